@@ -257,17 +257,18 @@ def arguments(
 
     spaces  the workspaces; fresh ones for as many CTAs as `kernel.grid(problem)` has, where none are given
     """
-    buffers = _buffers(operands)
+    buffers = buffers_of(operands)
     spaces = workspaces(kernel, problem, kernel.grid(problem)[0]) if spaces is None else spaces
     return emulated_arguments(launch_of(kernel, problem), {**buffers, **spaces}, scalars)
 
 
 def banks(kernel: Kernel, problem: Problem, operands: dict[str, HostTensor]) -> dict[str, NDArray[np.uint8]]:
     """What a launch writes into variables of the module beforehand: tensors that lie in constant space."""
-    return emulated_banks(launch_of(kernel, problem), _buffers(operands)) if kernel.banks else {}
+    return emulated_banks(launch_of(kernel, problem), buffers_of(operands)) if kernel.banks else {}
 
 
-def _buffers(operands: dict[str, HostTensor]) -> dict[str, DeviceBuffer]:
+def buffers_of(operands: dict[str, HostTensor]) -> dict[str, DeviceBuffer]:
+    """Host tensors as the emulator's memory; what a kernel only writes was never written."""
     return {
         name: DeviceBuffer(t.storage, offset=t.offset_bytes, initialised=t.operand.access != "out", name=name)
         for name, t in operands.items()

@@ -74,22 +74,28 @@ def fewer_rows(
     return next((rows for rows in tried if legal({**dims, dim: rows})), size)
 
 
-def _told(value: Any, seen: set[int] | None = None) -> frozenset[str]:
-    """What expressions of a program name. What a tensor's numbers may be, or one that data say, has no say in it."""
+def _told(value: Any, seen: set[int] | None = None, along: str = "") -> frozenset[str]:
+    """What expressions of a program name. What a tensor's numbers may be, or one that data say, has no say in it.
+
+    along  a dim: a symbol that alone says where windows lie along it is not counted
+    """
     seen = set() if seen is None else seen
     if isinstance(value, Expr):
         return value.symbols
     if isinstance(value, Layout):
         return frozenset[str]().union(*(e.symbols for e in value.expressions))
     if isinstance(value, tuple):
-        return frozenset[str]().union(*(_told(part, seen) for part in value))
+        return frozenset[str]().union(*(_told(part, seen, along) for part in value))
     if isinstance(value, Tensor | Values) or id(value) in seen:
         return frozenset()
     seen.add(id(value))
     left_out = ("typical", "most") if isinstance(value, n.Uniform) else ()
     kind: type = type(value)
-    names = (name for name in field_names(kind) if name not in left_out)
-    return frozenset[str]().union(*(_told(getattr(value, name), seen) for name in names))
+    parts = {name: getattr(value, name) for name in field_names(kind) if name not in left_out}
+    if isinstance(value, Tile) and value.tensor is not None:
+        dims = value.tensor.dims
+        parts["fixed"] = tuple(e for axis, e in value.fixed if dims[axis] != along or not e.sympy.is_Symbol)
+    return frozenset[str]().union(*(_told(part, seen, along) for part in parts.values()))
 
 
 def _decided(machine: type[Machine]) -> set[str]:
@@ -109,7 +115,6 @@ def _windows(s: Statement) -> Iterator[tuple[Tile, Tensor, bool]]:
 def _naming(program: Program, problem: Problem, dim: str) -> Naming | None:
     """How rows along a dim are named; None where something else goes along it."""
     loaded, by = _Loaded(program), dict[str, Tensor]()
-    picked = True
     for s in walk(program.body):
         for tile, tensor, written in _windows(s):
             for axis in (axis for axis, d in enumerate(tensor.dims) if d == dim):
@@ -118,13 +123,12 @@ def _naming(program: Program, problem: Problem, dim: str) -> Naming | None:
                 sources = loaded.naming(tile, axis)
                 if sources is None or plain or tensor.memory.own:
                     return None
-                picked = picked and tile.pick is not None and tile.pick.home == axis
                 by |= {source.name: source for source in sources}
     free = [t.values is None or dim in t.values.symbols for t in by.values()]
     if not by or not all(free):
         return None
     declared = all(_is_row(t, problem, dim) for t in by.values())
-    return Naming(dim, tuple(by), picked and declared and loaded.only_names(frozenset(by), dim))
+    return Naming(dim, tuple(by), declared and loaded.only_names(frozenset(by), dim))
 
 
 def _is_row(tensor: Tensor, problem: Problem, dim: str) -> bool:
@@ -140,6 +144,7 @@ class _Loaded:
     """What stands in registers just as it was loaded."""
 
     def __init__(self, program: Program) -> None:
+        self._body = program.body
         self._statements = tuple(walk(program.body))
         self._written: dict[str, list[Statement]] = {}
         for s in self._statements:
@@ -192,6 +197,7 @@ class _Loaded:
                     return False
             picking = {id(pick.by) for pick, _ in picks}
             others = {t.name for t in s.reads if t.tensor is None and id(t) not in picking}
-            if others & names and not isinstance(s, n.Relayout):
+            if others & names and not isinstance(s, n.Relayout | n.Uniform):
                 return False
-        return True
+        said = {symbol for symbol, value in self._uniform.items() if value.name in names}
+        return not said & _told(self._body, along=dim)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +19,14 @@ from numpy.typing import NDArray
 from tinygpu.cost.locality import raster
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
-from tinygpu.ptx.emulator import EmulationFault, PreparedKernel, SparseBuffer, emulate
+from tinygpu.ptx.emulator import EmulationFault, PreparedKernel, emulate
 from tinygpu.ptx.launching.emulated import Buffer, emulated_arguments, emulated_banks
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
-from tinygpu.ptx.runtime.nibbles import packed, unpacked
+from tinygpu.ptx.verification.backed import Backed, Spans, Window, joined, shape_of
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.inputs import workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
-from tinygpu.ptx.verification.operands import POISON
 from tinygpu.ptx.verification.trial import draw
 from tinygpu.schedulers.run_time import Numbers
 
@@ -124,7 +122,7 @@ def why_not_run(kernel: Kernel, machine: type[Machine], problem: Problem, chosen
         if by and of:
             return f"what each has of {of[0]} is not known, whose {d.name} follows from {by}, which tiles divide"
     whole = _together(machine)
-    elements = sum(math.prod(_shape(_window(kernel, problem, o, chosen, whole))) for o in problem.operands)
+    elements = sum(math.prod(shape_of(_window(kernel, problem, o, chosen, whole))) for o in problem.operands)
     if elements > MOST_ELEMENTS:
         return f"their windows hold {elements:,} elements > {MOST_ELEMENTS:,}"
     size = sum(kernel.workspace_bytes(problem, chosen[0].total).values())
@@ -157,12 +155,6 @@ def _tiles(kernel: Kernel, counts: list[int], numbers: NDArray[np.int64]) -> lis
     return [*reversed(outer), rows, columns]
 
 
-Spans = tuple[tuple[int, int], ...]
-"""Stretches of an axis: first element and one past the last of each, in order."""
-Window = tuple[Spans, ...]
-"""The elements of a tensor, per axis, that some tiles need."""
-
-
 def _window(
     kernel: Kernel, problem: Problem, operand: Operand, chosen: Sequence[Chosen], whole: frozenset[str] = frozenset()
 ) -> Window:
@@ -171,23 +163,9 @@ def _window(
     for axis, (d, e, c) in enumerate(_extents(kernel)):
         if d in whole:
             continue
-        place[d] = _joined((t * e * c, min((t + 1) * e * c, problem.dim[d])) for t in {k.tile[axis] for k in chosen})
+        place[d] = joined((t * e * c, min((t + 1) * e * c, problem.dim[d])) for t in {k.tile[axis] for k in chosen})
     names = dict(kernel.shapes)[operand.name]
     return tuple(place.get(d, ((0, size),)) for d, size in zip(names, operand.shape, strict=True))
-
-
-def _joined(spans: Iterable[tuple[int, int]]) -> Spans:
-    """Stretches that meet as one."""
-    out: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if out and out[-1][1] == start:
-            start = out.pop()[0]
-        out.append((start, end))
-    return tuple(out)
-
-
-def _shape(window: Window) -> tuple[int, ...]:
-    return tuple(sum(end - start for start, end in spans) for spans in window)
 
 
 def _part(window: Window, tile: Window) -> tuple[slice, ...]:
@@ -215,9 +193,9 @@ def sampled_checks(
     """
     whole = _together(machine)
     windows = {o.name: _window(kernel, problem, o, chosen, whole) for o in problem.operands}
-    shapes = {name: _shape(window) for name, window in windows.items()}
+    shapes = {name: shape_of(window) for name, window in windows.items()}
     trial = draw(machine, problem, "integers", seed, shapes, dict(kernel.point), at_most)
-    backed = {o.name: _Backed(o, windows[o.name], trial.arrays.get(o.name)) for o in problem.operands}
+    backed = {o.name: Backed(o, windows[o.name], trial.arrays.get(o.name)) for o in problem.operands}
     total = chosen[0].total
     buffers: dict[str, Buffer] = {name: b.buffer() for name, b in backed.items()}
     buffers.update(workspaces(kernel, problem, total))
@@ -247,77 +225,3 @@ def sampled_checks(
         got = {n: array[parts[n]] for n, (_, array) in outputs.items()}
         checks.append(compare_arrays(trial.part(parts, shapes), got, "late", str(one)))
     return checks
-
-
-class _Backed:
-    """A window of an operand in memory, line after line along the axis on which elements follow one another.
-
-    array  what it holds; None: what nobody wrote
-    """
-
-    def __init__(self, operand: Operand, window: Window, array: NDArray[Any] | None) -> None:
-        self._operand = operand
-        self._contiguous = operand.contiguous_axis
-        if array is None:
-            array = np.zeros(_shape(window), dtype=operand.dtype.numpy)
-            array.view(np.uint8)[...] = POISON
-        if operand.dtype.bits == 4:
-            array = array.view(np.uint8)
-        moved = np.moveaxis(array, self._contiguous, -1)
-        self._shape = moved.shape
-        lines = moved.reshape(-1, moved.shape[-1])
-        starts = self._starts(window)
-        # Where lines follow one another without a gap, they are one region.
-        self.regions: dict[int, NDArray[Any]] = {}
-        self._pieces: list[tuple[int, slice, NDArray[Any], int]] = []
-        places = [
-            (int(row) + first, number, column, last - first)
-            for number, row in enumerate(starts)
-            for (first, last), column in zip(window[self._contiguous], _before(window[self._contiguous]), strict=True)
-        ]
-        places.sort()
-        begun = 0
-        for at, (start, _, _, size) in enumerate(places):
-            if at + 1 == len(places) or places[at + 1][0] != start + size:
-                self._add(places[begun : at + 1], lines)
-                begun = at + 1
-
-    def _starts(self, window: Window) -> NDArray[np.int64]:
-        """Elements before each line, in the order of the other axes."""
-        strides = self._operand.strides()
-        out: NDArray[np.int64] = np.zeros(1, np.int64)
-        for axis, spans in enumerate(window):
-            if axis != self._contiguous:
-                along = np.concatenate([np.arange(first, last, dtype=np.int64) for first, last in spans])
-                out = (out[:, None] + along * strides[axis]).reshape(-1)
-        return out
-
-    def _add(self, places: Sequence[tuple[int, int, int, int]], lines: NDArray[Any]) -> None:
-        region = np.concatenate([lines[number, column : column + size] for _, number, column, size in places])
-        if self._operand.dtype.bits == 4:  # vectors and rows are whole bytes, and so are windows
-            region = packed(region)
-        self.regions[places[0][0] * self._operand.dtype.bits // 8] = region
-        at = 0
-        for _, number, column, size in places:
-            self._pieces.append((number, slice(column, column + size), region, at))
-            at += size
-
-    def buffer(self) -> SparseBuffer:
-        o = self._operand
-        offset = o.align_bytes if o.align_bytes < 256 else 0
-        size = offset + o.dtype.bytes_of(o.extent_elems)
-        return SparseBuffer(size, {offset + k: v for k, v in self.regions.items()}, offset=offset, name=o.name)
-
-    def array(self) -> NDArray[Any]:
-        """What stands in the window now."""
-        kind = self._operand.dtype
-        lines = np.empty((int(np.prod(self._shape[:-1], dtype=np.int64)), self._shape[-1]), kind.numpy)
-        for number, columns, region, at in self._pieces:
-            held = unpacked(region).view(kind.numpy) if kind.bits == 4 else region
-            lines[number, columns] = held[at : at + columns.stop - columns.start]
-        return np.moveaxis(lines.reshape(self._shape), -1, self._contiguous)
-
-
-def _before(spans: Spans) -> list[int]:
-    """Elements of a window before each of its stretches."""
-    return [sum(end - start for start, end in spans[:number]) for number in range(len(spans))]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tinygpu.language.machine import Machine
@@ -33,6 +33,7 @@ from tinygpu.ptx.emulator import (
 )
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.comparison import Check, compare
+from tinygpu.ptx.verification.far_rows import far_check, far_rows
 from tinygpu.ptx.verification.inputs import Inputs, arguments, banks, workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.plan import Run, plan
@@ -132,6 +133,8 @@ def verify(
             first = first or report
             if run.inputs == "specials" and check.passed and 2 * check.special > check.elements:
                 runs.append(replace(run, inputs="random"))
+    if not ended():
+        checks += _far(kernel, code, machine, problem, runs[0], trials, seed, budget, lines)
     if thorough and runs[0].problem != problem and (named := sizes_named(machine)):
         asked = ", ".join(named)
         why = f"the reference asks for {asked}, and is worked out for whole problems alone"
@@ -148,6 +151,29 @@ def _prepared(kernel: Kernel, lines: LineInfo | None) -> PreparedKernel:
         return prepare(kernel.ptx)
     except PtxSyntaxError as error:
         raise RefusedText(lines.refusal(error) if lines is not None else str(error)) from error
+
+
+def _far(
+    kernel: Kernel,
+    code: PreparedKernel,
+    machine: type[Machine],
+    problem: Problem,
+    run: Run,
+    trials: Mapping[tuple[Problem, Inputs], Trial],
+    seed: int,
+    budget: _Budget,
+    lines: LineInfo | None,
+) -> list[Check]:
+    """The check of a run on tables as long as the problem's, where data name their rows."""
+    far = far_rows(kernel, machine, problem, run.problem)
+    if isinstance(far, str):
+        budget.left_out.append(far)
+        return []
+    trial = trials.get((run.problem, run.inputs))
+    if far is None or trial is None or not budget.allows(str(far), run.rounds(kernel)):
+        return []
+    budget.begins(run.rounds(kernel))
+    return [far_check(far, kernel, code, trial, run.ctas, seed, lines)]
 
 
 def _sampled(

@@ -16,7 +16,8 @@ from tinygpu.language.problem import Operand
 from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.ptx.emulator import prepare
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.sampled import _Backed, _joined, _shape, chosen_clusters, sampled_checks
+from tinygpu.ptx.verification.backed import Backed, joined, shape_of
+from tinygpu.ptx.verification.sampled import chosen_clusters, sampled_checks
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
@@ -33,7 +34,7 @@ def windows(draw: Any) -> tuple[Operand, tuple[tuple[tuple[int, int], ...], ...]
     for size in shape:
         tile = draw(st.integers(1, size))
         tiles = draw(st.sets(st.integers(0, -(-size // tile) - 1), min_size=1, max_size=2))
-        spans.append(_joined((t * tile, min((t + 1) * tile, size)) for t in tiles))
+        spans.append(joined((t * tile, min((t + 1) * tile, size)) for t in tiles))
     return Operand("x", dtype("f16"), shape, major, shape[contiguous] + gap, 256, "inout"), tuple(spans)
 
 
@@ -43,15 +44,15 @@ def test_every_element_of_a_window_lies_where_its_strides_say(
     case: tuple[Operand, tuple[tuple[tuple[int, int], ...], ...]],
 ) -> None:
     operand, window = case
-    values = np.arange(math.prod(_shape(window))).reshape(_shape(window)).astype(np.float16)
-    backed = _Backed(operand, window, values)
+    values = np.arange(math.prod(shape_of(window))).reshape(shape_of(window)).astype(np.float16)
+    backed = Backed(operand, window, values)
     memory = np.full(operand.extent_elems + 1, -1.0, np.float16)
     for start, region in backed.regions.items():
         assert start % 2 == 0
         assert region.flags.c_contiguous
         memory[start // 2 : start // 2 + region.size] = region
     places = [[i for first, last in spans for i in range(first, last)] for spans in window]
-    for at, element in zip(np.ndindex(*_shape(window)), itertools.product(*places), strict=True):
+    for at, element in zip(np.ndindex(*shape_of(window)), itertools.product(*places), strict=True):
         assert memory[sum(i * s for i, s in zip(element, operand.strides(), strict=True))] == values[at]
     assert np.count_nonzero(memory >= 0) == values.size
     for region in backed.regions.values():
