@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from tinygpu.dtypes import dtype
-from tinygpu.expressions import Expr, where
+from tinygpu.expressions import Expr, expr, where
 from tinygpu.language.instruction import Elementwise
 from tinygpu.ptx.isa.cvt import CONVERSIONS, Cvt
 from tinygpu.ptx.isa.elementwise import narrowed
@@ -197,12 +197,14 @@ PACKED: dict[tuple[str, str], str] = {
     **{("s32", to): "mov.b32" for to in ("s8", "u8", "s4", "u4")},
     **{(origin, to): "" for origin in ("f32", "f16") for to in ("e4m3", "e5m2", "e2m1")},
 }
-# The code of an e2m1 is the least of what rounding to halves, ones and twos, ties to even, gives; all saturate at 6.
+# The code of an e2m1 is the least of what rounding to halves, ones and twos, ties to even, gives; all saturate at 6. A
+# sum with 1.5 x 2^23 is rounded to a whole number: what its bits are more than those of 1.5 x 2^23.
 _TO_FP4 = (
-    "abs.f32 m, {a}; min.f32 m, m, 0f41000000; mul.rn.f32 t, m, 0f40000000; cvt.rni.s32.f32 c, t; "
-    "cvt.rni.s32.f32 t, m; add.s32 t, t, 2; min.s32 c, c, t; mul.rn.f32 t, m, 0f3F000000; cvt.rni.s32.f32 t, t; "
-    "add.s32 t, t, 4; min.s32 c, c, t; min.s32 c, c, 7; shr.u32 t, {a}, 28; and.b32 t, t, 8; or.b32 {d}, c, t;"
+    "abs.f32 m, {a}; min.f32 m, m, 0f40C00000; fma.rn.f32 c, m, 0f40000000, 0f4B400000; "
+    "add.rn.f32 t, m, 0f4B400002; min.u32 c, c, t; fma.rn.f32 t, m, 0f3F000000, 0f4B400004; min.u32 c, c, t;"
 )
+# Bits of eight such sums, each 16 times the one before, in 32 bits.
+_EIGHT_SUMS = sum(0x4B400000 << 4 * place for place in range(8)) % 2**32
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +282,8 @@ class Pack(Elementwise):
     def text(self) -> str:
         if self.to == "e2m1":
             wide = "cvt.f32.f16 x, {a};" if self.origin == "f16" else "mov.b32 x, {a};"
-            return f"{{{{ .reg .b32 x, m, t, c; {wide} {_TO_FP4.replace('{a}', 'x')} }}}}"
+            signed = "and.b32 c, c, 7; shr.u32 t, x, 28; and.b32 t, t, 8; or.b32 {d}, c, t;"
+            return f"{{{{ .reg .b32 x, m, t, c; {wide} {_TO_FP4.replace('{a}', 'x')} {signed} }}}}"
         if dtype(self.to).bits == 4:
             low, high = (-8, 7) if self.to == "s4" else (0, 15)
             whole = f"{PACKED[self.origin, self.to]} t, {{a}};"
@@ -290,7 +293,7 @@ class Pack(Elementwise):
 
     def packed_text(self) -> str:
         if self.to == "e2m1":
-            return ""
+            return self._halves_of_bytes()
         return self._floats() if dtype(self.to).is_float else self._integers()
 
     def _integers(self) -> str:
@@ -304,6 +307,22 @@ class Pack(Elementwise):
             lines.append(f"cvt.pack.sat.{self.to}.s32.b32 {into}, {values[first + 1]}, {values[first]}, {rest};")
             rest = "above"
         return _block(f".reg .b32 above, t<{count}>;", lines)
+
+    def _halves_of_bytes(self) -> str:
+        """Eight sums, and the upper four bits of eight values for their signs, each above the one before."""
+        lines = []
+        for place in range(7, -1, -1):
+            value = f"{{a{place}}}"
+            if self.origin == "f16":
+                lines.append(f"cvt.f32.f16 x, {value};")
+                value = "x"
+            lines.append(_TO_FP4.replace("{a}", value))
+            if place == 7:
+                lines.append(f"mov.b32 all, c; shr.u32 signs, {value}, 28;")
+            else:
+                lines.append(f"mad.lo.u32 all, all, 16, c; shf.l.wrap.b32 signs, {value}, signs, 4;")
+        lines.append(f"sub.u32 all, all, {_EIGHT_SUMS}; lop3.b32 {{d}}, all, signs, 0x88888888, 0xD8;")
+        return _block(".reg .b32 x, m, t, c, all, signs;", lines)
 
     def _floats(self) -> str:
         """Two at a time, the second in the upper byte."""
@@ -319,6 +338,10 @@ class Pack(Elementwise):
         alone = values * (_statements(self.text()) + 1)  # and what puts the value into its register
         together, per = self.packed_text(), 32 // dtype(self.to).bits
         return where(values % per == 0, values // per * _statements(together), alone) if together else alone
+
+    def on_fma_lanes(self, values: Expr) -> Expr:
+        """The sums that round to an e2m1; nothing else is arithmetic in f32."""
+        return values * 3 if self.to == "e2m1" else expr(0)
 
     @property
     def label(self) -> str:

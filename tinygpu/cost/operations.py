@@ -360,9 +360,10 @@ class Operations:
 
     def _apply(self, s: n.Apply, tally: Tally, times: Expr) -> None:
         issued = s.instruction.issued(values_of(s.result))
-        lanes = times * self.threads * issued
+        fused = s.instruction.on_fma_lanes(values_of(s.result))
         tally.add("warp_instructions", times * self.warps * issued)
-        self._computed(s.instruction, lanes, tally)
+        tally.add("fma_flops", times * self.threads * fused * 2)
+        self._computed(s.instruction, times * self.threads * (issued - fused), tally)
 
     @staticmethod
     def _computed(instruction: Elementwise, lanes: Expr, tally: Tally) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tinygpu.dtypes import dtype, packed_type
-from tinygpu.expressions import Expr
+from tinygpu.expressions import Expr, expr
 from tinygpu.language.instruction.base import Instruction
 from tinygpu.users_code import answer
 
@@ -77,6 +77,10 @@ class Elementwise(Instruction):
         """Instructions that a thread issues for so many values, as costs count them."""
         return values // self.at_once
 
+    def on_fma_lanes(self, values: Expr) -> Expr:
+        """Of these instructions those that the FMA lanes carry out, where its unit is another."""
+        return expr(0)
+
     @property
     def at_once(self) -> int:
         """Elements that one instruction makes at least."""
@@ -107,7 +111,7 @@ class Elementwise(Instruction):
         count = len(self._types()[0])
         if count > len(OPERANDS):
             return f"takes {count} operands, and a text names {len(OPERANDS)} at most"
-        names = {"d": "%r0"} | {f"{letter}{i}": "%r1" for letter in OPERANDS[:count] for i in ("", *range(4))}
+        names = {"d": "%r0"} | {f"{letter}{i}": "%r1" for letter in OPERANDS[:count] for i in ("", *range(8))}
         for text in (self.text(), self.packed_text()):
             try:
                 text.format(**names)
