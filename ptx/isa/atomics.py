@@ -3,7 +3,8 @@
 operands   32- and 64-bit values, or halves, in registers; an address in memory
 legality   the types of the operation; one value per thread, or two halves (`Transfer.legality`)
 meaning    `combine`: NumPy, of what is there and what comes. The order is free, nothing gets lost
-cost       sectors of GMEM, wavefronts of SMEM, as of a store; not that atomics to one place follow one another
+cost       sectors of GMEM, wavefronts of SMEM, as of a store; where it is declared what names their places, turns of
+           lanes that come to one bank of SMEM, and of warps that come to one place of L2
 lowering   `statement`, below; predicated at the tensor's edges
 """
 

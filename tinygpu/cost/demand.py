@@ -38,6 +38,8 @@ class Work:
     accesses_read          accesses of L2, of up to 64 bytes each, that bring these sectors; more than half as many as
                            sectors where requests ask for short runs. 0: as few as the sectors fill
     accesses_written       the same of stores
+    accesses_to_one        of stores that combine: accesses of the one place that is asked for most, whose slice of
+                           L2 serves them one after another
     """
 
     tensor_flops: Cells = 0
@@ -52,6 +54,7 @@ class Work:
     sectors_written: Cells = 0
     accesses_read: Cells = 0
     accesses_written: Cells = 0
+    accesses_to_one: Cells = 0
 
     # An array times work is work, not an array of it.
     __array_ufunc__: ClassVar[None] = None

@@ -84,6 +84,31 @@ def bank_rounds(values: Values, draws: Expr, row_bits: Expr) -> Expr:
     return _tabulated("bank_rounds", values, rule, draws, row_bits)
 
 
+def bank_turns(values: Values, draws: Expr, row_bits: Expr) -> Expr:
+    """Turns in which the banks of shared memory combine what so many lanes have with words of rows that are drawn, on
+    average: the most lanes that come to one bank, with one word or with several.
+    """
+
+    def rule(draws: int, row_bits: int, *ends: int) -> float:
+        words = row_bits // (8 * BANK_BYTES)
+        return _kept(_longest(_in_banks(values, ends, words), draws)) if words and draws > 0 else 1.0
+
+    return _tabulated("bank_turns", values, rule, draws, row_bits)
+
+
+def to_one_place(values: Values, draws: Expr, row_bits: Expr, piece_bits: int) -> Expr:
+    """Of the pieces that draws touch, the share that is one and the same: the one that is drawn most often."""
+
+    def rule(draws: int, row_bits: int, *ends: int) -> float:
+        if draws < 1 or row_bits < 1:
+            return 0.0
+        places = _places(values, ends, max(piece_bits // row_bits, 1))
+        likely = _distinct(((max(p for p, _ in places), 1),), draws)
+        return _kept(likely / _distinct(places, draws) / max(row_bits / piece_bits, 1))
+
+    return _tabulated(f"to_one_place_{piece_bits}", values, rule, draws, row_bits)
+
+
 def _tabulated(name: str, values: Values, rule: Callable[..., float], *leaves: Expr) -> Expr:
     ends = [n if isinstance(n, Expr) else expr(int(n)) for n in values.listed or (values.low, values.high)]
     mark = zlib.crc32(f"{values.written} {values.weights}".encode())
@@ -158,6 +183,17 @@ def _fullest(banks: tuple[tuple[Places, int], ...], draws: int) -> float:
     )
 
 
+@lru_cache(maxsize=4096)
+def _longest(banks: tuple[tuple[Places, int], ...], draws: int) -> float:
+    """The mean of the most draws that come to one bank."""
+    likely = [(math.fsum(p * often for p, often in places), count) for places, count in banks]
+
+    def at_most(most: int, p: float) -> Series:
+        return np.array([p**k / math.factorial(k) if k <= most else 0.0 for k in range(draws + 1)])
+
+    return _mean_of_most(draws, lambda most: _product((at_most(most, p), count) for p, count in likely)[draws], draws)
+
+
 def _mean_of_most(most: int, within: Callable[[int], float], draws: int) -> float:
     """The mean of a number from 1 to `most`; `within` gives the share of 1 / draws! in which it is at most so much."""
     scale = math.factorial(draws)
@@ -197,4 +233,4 @@ def _power(series: Series, exponent: int) -> Series:
     return np.asarray(out, dtype=np.float64)
 
 
-__all__ = ["apart", "bank_rounds", "drawn_from", "rows_of_a_warp"]
+__all__ = ["apart", "bank_rounds", "bank_turns", "drawn_from", "rows_of_a_warp", "to_one_place"]

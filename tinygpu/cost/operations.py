@@ -12,7 +12,7 @@ from typing import Any
 
 from tinygpu.cost.combining import Combined, preceding, reduced, scanned
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
-from tinygpu.cost.drawn_rows import apart, bank_rounds, drawn_from, rows_of_a_warp
+from tinygpu.cost.drawn_rows import apart, bank_rounds, bank_turns, drawn_from, rows_of_a_warp, to_one_place
 from tinygpu.cost.l1 import LINE_BYTES, Shared, shared_reads
 from tinygpu.cost.look_back import looked_back
 from tinygpu.cost.pieces import pieces
@@ -25,7 +25,7 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
-from tinygpu.program.access import boxes, tensor_pitches, vectors
+from tinygpu.program.access import Access, boxes, tensor_pitches, vectors
 from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.windows import window
 from tinygpu.users_code import answer, at, written_at
@@ -324,6 +324,8 @@ class Operations:
                 if shared is not None:
                     touched = shared.pieces(size, touched)
                 tally.add(f"{what}_{verb}", times * touched)
+                if hop.combines and what == "accesses":
+                    tally.add("accesses_to_one", times * touched * self._to_one(access, tile))
             if hop.reads is GMEM:
                 passes = where(width == hop.past_l1_bytes, 0, 1) if hop.past_l1_bytes else expr(1)
                 wavefronts = requests * maximum(width // 4, 1)
@@ -335,6 +337,16 @@ class Operations:
             served = requests * maximum(width // 4, 1) * self._bank_rounds(hop, tile, partition)
             tally.add(name, served - times * self._spared(hop, partition, width))
 
+    def _to_one(self, access: Access, tile: Tile) -> Expr:
+        """The share of the accesses of L2 that are for one place; 0 where nothing is known of where they go."""
+        if tile.pick is None:
+            return expr(0)
+        values = drawn_from(self.program, tile)
+        if values is None or "coalescing" not in self.heuristics:
+            return expr(0)
+        pitch = expr(tensor_pitches(tile)[tile.pick.home])
+        return to_one_place(values, rows_of_a_warp(access), pitch, 8 * ACCESS_BYTES)
+
     def _bank_rounds(self, hop: Transfer, tile: Tile, partition: Partition) -> Expr:
         """What is more than one wavefront where lanes name words of shared memory at random."""
         if "bank conflicts" not in self.heuristics or tile.buffer is None or len(tile.buffer.shape) > 1:
@@ -343,7 +355,8 @@ class Operations:
         if values is None or not expr(hop.vector).same(1):
             return expr(1)
         rows = rows_of_a_warp(vectors("", hop, tile, partition, hop.writes is SMEM))
-        return bank_rounds(values, rows, expr(tile.dtype.bits))
+        served = bank_turns if hop.combines else bank_rounds
+        return served(values, rows, expr(tile.dtype.bits))
 
     def _passes(self, hop: Transfer, tile: Tile, partition: Partition) -> Expr:
         """How often a memory of the machine's own is asked for one warp instruction: lanes that read one piece share

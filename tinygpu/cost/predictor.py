@@ -325,17 +325,20 @@ class Rates:
         }
         found: dict[str, Times] = {key: value / self.clock_hz for key, value in cycles.items()}
         found["l2"] = self.l2_s(work.sectors_read, work.accesses_read) + self.l2_s(
-            work.sectors_written, work.accesses_written
+            work.sectors_written, work.accesses_written, work.accesses_to_one
         )
         return found
 
-    def l2_s(self, sectors: Cells, accesses: Cells) -> Times:
+    def l2_s(self, sectors: Cells, accesses: Cells, to_one: Cells = 0) -> Times:
         """Seconds of one SM for what it asks of L2; an access takes a slice's clock, however few bytes it moves.
 
         No figure says what a single SM can draw, so it gets its share of what all of them were measured to draw.
+
+        to_one  accesses that the slice of one place serves alone, while all others may be idle
         """
         moved = np.maximum(np.multiply(sectors, SECTOR_BYTES), np.multiply(accesses, ACCESS_BYTES))
-        return np.asarray(moved * (self.device.sm_count / self.device.l2_bytes_per_s), dtype=np.float64)
+        alone_s = np.multiply(to_one, self.device.sm_count / self.clock_hz)
+        return np.asarray(np.maximum(moved * (self.device.sm_count / self.device.l2_bytes_per_s), alone_s), np.float64)
 
     @property
     def l2_cycles(self) -> float:

@@ -19,6 +19,7 @@ HEURISTICS = ("coalescing", "bank conflicts", "occupancy", "locality", "L1")
 WORK = (
     "tensor_flops", "fma_flops", "alu_ops", "sfu_ops", "warp_instructions", "smem_load_wavefronts",
     "smem_store_wavefronts", "l1_wavefronts", "sectors_read", "sectors_written", "accesses_read", "accesses_written",
+    "accesses_to_one",
 )  # fmt: skip
 WAITS = ("barriers", "smem_loads", "mmas", "fmas", "sfus", "global_loads")
 

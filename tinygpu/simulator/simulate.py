@@ -282,7 +282,7 @@ class _Times:
         units = {unit: float(s) for unit, s in self.rates.unit_s(work).items() if unit != "l2" and s > 0}
         read, written = float(np.asarray(work.sectors_read)), float(np.asarray(work.sectors_written))
         read_l2_s = float(self.rates.l2_s(work.sectors_read, work.accesses_read))
-        written_l2_s = float(self.rates.l2_s(work.sectors_written, work.accesses_written))
+        written_l2_s = float(self.rates.l2_s(work.sectors_written, work.accesses_written, work.accesses_to_one))
         if read:  # the first round trip is simulated
             chain = replace(
                 chain, global_loads=0 if asked.together else max(float(np.asarray(chain.global_loads)) - 1, 0)

@@ -14,7 +14,7 @@ from tinygpu.ptx.emulator.instructions.loads_stores import as_u64, split_generic
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, SinkOperand, VectorOperand
 from tinygpu.ptx.emulator.source.types import TYPES, Array
 from tinygpu.ptx.emulator.state.cohort import Cohort
-from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.meter import Site, count_turns
 from tinygpu.ptx.emulator.state.scopes import Scope, scope_of
 
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
@@ -140,6 +140,7 @@ def _apply(
     if space == "shared":
         requests, _, _ = site.count_shared(addresses, c.mask, size)
         counters.atomic_requests += requests
+        counters.shared_atomic_turns += count_turns(addresses, c.mask, size)
         index, good = shared_places.locate(c, site, picked, size, "atomic")
         if good is not None and not good.any():
             return

@@ -64,7 +64,8 @@ class Counters:
     global_*, shared_*     requests, sectors or wavefronts, and bytes by space and direction
     atomic_requests        atom and red, in global and shared memory
     global_atomic_*        those in global memory, with the sectors and bytes of their lanes
-    shared_atomic_*        those in shared memory, with their wavefronts and bytes
+    shared_atomic_*        those in shared memory, with their wavefronts and bytes; and their turns: for each of them
+                           the most lanes that update words of one bank, the same word or others
     local_requests         loads and stores of local memory; local_load_* and local_store_* tell them apart
     bulk_*                 copies by the bulk and tensor copy engine: into shared memory, out of it, reductions in
                            global memory; multicast_bytes are what further CTAs of a cluster got of the same load
@@ -94,6 +95,7 @@ class Counters:
     global_atomic_bytes: int = 0
     shared_atomic_requests: int = 0
     shared_atomic_wavefronts: int = 0
+    shared_atomic_turns: int = 0
     shared_atomic_bytes: int = 0
     local_requests: int = 0
     local_load_requests: int = 0
@@ -324,6 +326,23 @@ def count_sectors(addresses: Array, mask: NDArray[np.bool_] | None, size: int) -
     if size > SECTOR_BYTES:
         distinct *= size // SECTOR_BYTES
     return distinct
+
+
+def count_turns(addresses: Array, mask: NDArray[np.bool_] | None, size: int) -> int:
+    """Turns in which the banks of shared memory update words one after another, summed over warps.
+
+    The arguments are those of `count_wavefronts`. Lanes that read one word share it; lanes that update it do not.
+
+    >>> count_turns(np.zeros((1, 32), np.uint64), None, 4)
+    32
+    """
+    banks = (addresses >> np.array(2, addresses.dtype)).astype(np.int64) % 32
+    active = np.ones(banks.shape, np.bool_) if mask is None else mask
+    warps = np.broadcast_to(np.arange(len(banks))[:, None], banks.shape)
+    found = np.zeros((len(banks), 32), np.int64)
+    for word in range(max(1, size // WORD_BYTES)):
+        np.add.at(found, (warps[active], (banks[active] + word) % 32), 1)
+    return int(found.max(axis=1, initial=0).sum())
 
 
 def count_wavefronts(addresses: Array, mask: NDArray[np.bool_] | None, size: int) -> int:

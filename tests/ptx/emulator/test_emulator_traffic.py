@@ -152,6 +152,7 @@ ret;
     c = emulate(module(body, []), grid=1, block=32, args=[]).counters
     assert (c.atomic_requests, c.shared_atomic_requests, c.shared_atomic_wavefronts) == (2, 2, 2)
     assert (c.shared_atomic_bytes, c.global_atomic_requests) == (256, 0)
+    assert c.shared_atomic_turns == 1 + 32  # words of their own in as many banks; and one word for all lanes
 
 
 @pytest.mark.parametrize("order", ["late", "early", "random"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from tinygpu.cost.counting import count
 from tinygpu.cost.demand import Demand
-from tinygpu.cost.drawn_rows import apart, bank_rounds
+from tinygpu.cost.drawn_rows import apart, bank_rounds, bank_turns, to_one_place
+from tinygpu.cost.predictor import predict
 from tinygpu.devices import device
 from tinygpu.expressions import Expr, compile_scalars, expr
 from tinygpu.language import HEURISTICS, InOut, Input, Machine, Values, integers, one_of
@@ -33,12 +35,20 @@ class Skewed(Histogram):
     counts = InOut(("s32", "u32"), Histogram.v)
 
 
-def counted(machine: type[Machine], sizes: Mapping[str, int], point: Point) -> tuple[Demand, Counters]:
+def counted(
+    machine: type[Machine], sizes: Mapping[str, int], point: Point, emulated: bool = True
+) -> tuple[Demand, Counters]:
     """(what is expected of one launch before L1 spares any of it, what the emulator counts on drawn inputs)."""
     given = [t.name for t in machine.tensor_declarations()]
     problem = machine.problem(**sizes, aligns=dict.fromkeys(given, 256))  # counts are of tensors that begin at sectors
     space = build_space(machine, problem, device("a100"))
     assert dict(point) in space.space, point
+    index = space.structure_index(point)
+    values = {**space.environment, **{a: int(point[a]) for a in space.traces[index].axes}}
+    charged = tuple(name for name in HEURISTICS if name != "L1")
+    demand = count(space.traces[index].program, charged).demand(values, space.device)
+    if not emulated:
+        return demand, Counters()
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     operands, scalars = make_inputs(machine, problem, "random", 1)
     grid = kernel.grid(problem)
@@ -50,10 +60,7 @@ def counted(machine: type[Machine], sizes: Mapping[str, int], point: Point) -> t
         dynamic_smem=kernel.smem_bytes,
         check=False,
     )
-    index = space.structure_index(point)
-    values = {**space.environment, **{a: int(point[a]) for a in space.traces[index].axes}}
-    charged = tuple(name for name in HEURISTICS if name != "L1")
-    return count(space.traces[index].program, charged).demand(values, space.device), report.counters
+    return demand, report.counters
 
 
 def whole(demand: Demand, what: str) -> float:
@@ -62,12 +69,13 @@ def whole(demand: Demand, what: str) -> float:
 
 @pytest.mark.parametrize("machine", [Histogram, Skewed])
 @pytest.mark.parametrize("v", [64, 100, 250])
-def test_lanes_that_ask_one_bank_for_several_words(machine: type[Machine], v: int) -> None:
+def test_lanes_that_add_to_words_of_one_bank_take_turns(machine: type[Machine], v: int) -> None:
     point = {"counted": "in shared memory", "warps": 4, "vector": 2, "rounds": 16, "bins": 256}
     demand, counters = counted(machine, {"m": 1 << 16, "v": v}, point)
     expected = whole(demand, "smem_store_wavefronts")
-    assert expected == pytest.approx(counters.shared_atomic_wavefronts, rel=0.02)
-    assert expected > 1.4 * counters.shared_atomic_requests  # nobody would call that one wavefront each
+    assert expected == pytest.approx(counters.shared_atomic_turns, rel=0.02)
+    # lanes that add to one word do not share it, as lanes that read it would
+    assert counters.shared_atomic_turns > (5 if machine is Skewed else 1.1) * counters.shared_atomic_wavefronts
 
 
 @pytest.mark.parametrize("machine", [Histogram, Skewed])
@@ -78,6 +86,23 @@ def test_lanes_that_add_to_one_sector(machine: type[Machine], v: int) -> None:
     expected = whole(demand, "sectors_written")
     assert expected == pytest.approx(counters.global_atomic_sectors, rel=0.01)
     assert expected < 0.9 * counters.global_atomic_requests * 32  # less than a sector for each lane
+
+
+def test_what_one_slice_of_l2_serves_bounds_a_histogram_of_few_bins() -> None:
+    """Of one bin every warp adds to the same place; of many, none is asked for by more than its share."""
+    point = {"counted": "in global memory", "warps": 4, "vector": 2, "rounds": 16, "bins": 256}
+    m, a100 = 1 << 22, device("a100")
+    seconds = {}
+    for v in (1, 16, 1 << 10, 1 << 20):
+        demand, _ = counted(Histogram, {"m": m, "v": v}, point, emulated=False)
+        seconds[v] = float(predict(a100, demand).busy_s["l2"])
+        if v <= 16:  # the only 64 bytes that there are
+            assert whole(demand, "accesses_to_one") == m // 32
+            assert seconds[v] >= m / 32 / a100.boost_clock_hz
+    assert whole(demand, "accesses_to_one") < m / 2**14
+    assert seconds[1] == seconds[16] > 2 * seconds[1 << 10]
+    skewed, _ = counted(Skewed, {"m": m, "v": 1 << 20}, point, emulated=False)
+    assert whole(skewed, "accesses_to_one") == pytest.approx(m / 32, rel=1e-3)  # of 32 lanes, one has the usual number
 
 
 @pytest.mark.parametrize(("n", "v", "across"), [(4, 10, 1), (4, 300, 1), (8, 10, 2), (64, 5, 4), (64, 5000, 16)])
@@ -98,10 +123,17 @@ def evaluated(count: Expr) -> float:
     return float(compile_scalars(count)({})[0])
 
 
+def numbers_of(values: Values) -> list[int]:
+    return [int(n) for n in values.listed] or [*range(int(values.low), int(values.high) + 1)]
+
+
+def weights_of(values: Values) -> tuple[float, ...]:
+    return values.weights or (1.0,) * len(numbers_of(values))
+
+
 def mean(values: Values, draws: int, what: Any) -> float:
     """Over all draws, each as often as the law says."""
-    numbers = [int(n) for n in values.listed] or [*range(int(values.low), int(values.high) + 1)]
-    weights = values.weights or (1.0,) * len(numbers)
+    numbers, weights = numbers_of(values), weights_of(values)
     total = sum(weights)
     return sum(
         what([numbers[i] for i in drawn]) * np.prod([weights[i] / total for i in drawn])
@@ -126,3 +158,16 @@ def test_means_are_those_over_all_draws(values: Values, draws: int) -> None:
     for words in (1, 2, 16, 32):
         exact = mean(values, draws, lambda rows, w=words: most_of_a_bank(rows, w))
         assert evaluated(bank_rounds(values, expr(draws), expr(32 * words))) == pytest.approx(exact, abs=1 / 4096)
+        exact = mean(values, draws, lambda rows, w=words: max(Counter(row * w % 32 for row in rows).values()))
+        assert evaluated(bank_turns(values, expr(draws), expr(32 * words))) == pytest.approx(exact, abs=1 / 4096)
+    for together in (1, 2, 8):
+        every: Counter[int] = Counter()
+        for number, weight in zip(numbers_of(values), weights_of(values), strict=True):
+            every[number // together] += weight
+        likely = max(every, key=lambda place: every[place])
+        met = mean(values, draws, lambda rows, t=together, o=likely: float(any(row // t == o for row in rows)))
+        touched = mean(values, draws, lambda rows, t=together: len({row // t for row in rows}))
+        found = evaluated(to_one_place(values, expr(draws), expr(512 // together), 512))
+        assert found == pytest.approx(met / touched, abs=1 / 4096)
+        # rows of several pieces each
+        assert evaluated(to_one_place(values, expr(draws), expr(512 * 4), 512)) <= 1 / 4
