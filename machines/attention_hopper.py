@@ -3,23 +3,28 @@
 Of the first product both operands lie in shared memory; its sums stay in the registers of their warpgroup, where they
 are the left operand of the second one. While one warpgroup computes exponentials, the others multiply; overlapped, it
 also does so itself: it asks for the scores of the next keys and for the sum of the last ones' values together, and
-weighs the former while the latter goes on. Searched are this, the warpgroups (64 rows of queries each), how many keys
-come at a time, the depth of the rings and the swizzle.
+weighs the former while the latter goes on. In turns, warpgroups are roles of their own, and ask for products one after
+the other, so that each computes while the others' products run. Searched are these, the warpgroups (64 rows of queries
+each), how many keys come at a time, the depth of the rings and the swizzle.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from tinygpu.language import Choice, Param, Require, Tracer, ceil_div
 from tinygpu.machines.attention import Attention
 from tinygpu.ptx import isa
 
+# Warpgroups that take turns: each asks for its products when the one before it has asked for its own.
+IN_TURNS = {"2 in turns": 2, "3 in turns": 3}
+
 
 class AttentionHopper(Attention):
     """o = softmax(scale * q @ k.T) @ v of every head, causal or not: TMA and wgmma, by roles"""
 
-    groups = Choice(2, 3, 1)  # warpgroups that multiply
+    groups = Choice(2, 3, 1, *IN_TURNS)  # warpgroups that multiply
     overlapped = Choice(True, False)  # weights are computed while the products of the keys before go on
     bn, stages = Param(32, 64, 80, 96, 128, 144, 160, 176, 192), Param(1, 2, 3)
     registers: ClassVar = {1: (24, 240), 2: (24, 240), 3: (32, 160)}  # of threads that bring, and compute
@@ -32,12 +37,11 @@ class AttentionHopper(Attention):
     )  # fmt: skip
 
     def program(self, p: Tracer) -> None:
-        kind, bm, bn, d, swizzle = self.q.dtype, 64 * self.groups, self.bn, self.d, self.swizzle
-        scores = p.tiled(self.scores, kind, kind, (bm, bn), (self.groups, 1))
-        out = p.tiled(self.outputs, kind, kind, (bm, d), (self.groups, 1))
+        groups, bn, d = IN_TURNS.get(self.groups, self.groups), self.bn, self.d
+        kind, bm, swizzle = self.q.dtype, 64 * groups, self.swizzle
         queries, values = p.smem(kind, (bm, d), swizzle=swizzle), p.smem(kind, (bn, d), swizzle=swizzle)
         keys = p.smem(kind, (d, bn), contiguous=0, swizzle=swizzle)
-        few, many = self.registers[self.groups]
+        few, many = self.registers[groups]
         with (
             p.grid(*self.tiles(bm), persistent=True) as (*at, i),
             p.pipeline("once", 1, q=queries) as once,
@@ -54,37 +58,56 @@ class AttentionHopper(Attention):
                         p.copy(self.tma, k.T, f.k)
                     with ring_v.produce() as f:
                         p.copy(self.tma, v, f.v)
-            with p.role("consumer", warps=4 * self.groups, first=4, registers=many), once.consume() as a:
-                seen = self.seen(p, at, i, bm)
-                o, low, total = self.begin(p, scores.c, out.c)
+            if self.groups not in IN_TURNS:
+                with p.role("consumer", warps=4 * groups, first=4, registers=many), once.consume() as a:
+                    self.consume(p, at, i, bm, (0, bm), a.q, ring_k, ring_v, nullcontext)
+                return
+            with p.pipeline("turns", 1) as turns:
+                for g in range(groups):
+                    with p.role(f"consumer{g}", warps=4, first=4 + 4 * g, registers=many), once.consume() as a:
+                        self.consume(p, at, i, bm, (64 * g, 64), a.q, ring_k, ring_v, turns.turn)
 
-                def score() -> Any:
-                    w = p.full(scores.c, "f32")
-                    with ring_k.consume() as f, p.unroll(d, step=scores.k) as kk:
-                        left, right = a.q.window((0, kk), (bm, scores.k)), f.k.window((kk, 0), (scores.k, bn))
-                        p.multiply(self.scores, w, left, right)
-                    return w
+    def consume(
+        self, p: Tracer, at: Any, i: Any, bm: Any, own: Any, queries: Any, ring_k: Any, ring_v: Any, turn: Any
+    ) -> None:
+        """What a role does with some rows of a tile, `own`: (the first, how many)."""
+        (first, rows), kind, bn, d = own, self.q.dtype, self.bn, self.d
+        scores = p.tiled(self.scores, kind, kind, (rows, bn), (rows // 64, 1))
+        out = p.tiled(self.outputs, kind, kind, (rows, d), (rows // 64, 1))
+        seen = self.seen(p, at, i, bm)
+        query = None if seen.query is None else seen.query + first
+        o, low, total = self.begin(p, scores.c, out.c)
 
-                def add(weights: Any) -> None:
-                    with ring_v.consume() as f, p.unroll(bn, step=out.k) as kk:
-                        left = p.relayout(weights.window((0, kk), (bm, out.k)), out.a)  # nothing moves
-                        p.multiply(self.outputs, o, left, f.v.window((kk, 0), (out.k, d)))
+        def score() -> Any:
+            w = p.full(scores.c, "f32")
+            with ring_k.consume() as f, p.unroll(d, step=scores.k) as kk:
+                left, right = queries.window((first, kk), (rows, scores.k)), f.k.window((kk, 0), (scores.k, bn))
+                p.multiply(self.scores, w, left, right)
+            return w
 
-                def weigh(w: Any, j: Any) -> Any:
-                    return self.weights(p, w, low, total, (seen.first + j, bn), seen.end, seen.query)
+        def add(weights: Any) -> None:
+            with ring_v.consume() as f, p.unroll(bn, step=out.k) as kk:
+                left = p.relayout(weights.window((0, kk), (rows, out.k)), out.a)  # nothing moves
+                p.multiply(self.outputs, o, left, f.v.window((kk, 0), (out.k, d)))
 
-                if self.overlapped:
-                    weights = p.cast(weigh(score(), 0)[0], kind)
-                    with p.loop(p.until(ceil_div(seen.count, bn) - 1)) as number:
-                        w = score()
-                        add(weights)  # goes on while the scores are weighed, which the next line waits for alone
-                        more, keep = weigh(w, (number + 1) * bn)
-                        o *= keep
-                        p.cast(more, kind, into=weights)
-                    add(weights)
-                else:
-                    with p.loop(seen.count, step=bn) as j:
-                        weights, keep = weigh(score(), j)
-                        o *= keep
-                        add(p.cast(weights, kind))
-                self.leave(p, at, i, o, low, total)
+        def weigh(w: Any, j: Any) -> Any:
+            return self.weights(p, w, low, total, (seen.first + j, bn), seen.end, query)
+
+        if self.overlapped:
+            weights = p.cast(weigh(score(), 0)[0], kind)
+            with p.loop(p.until(ceil_div(seen.count, bn) - 1)) as number:
+                with turn():
+                    w = score()
+                    add(weights)  # goes on while the scores are weighed, which the next line waits for alone
+                more, keep = weigh(w, (number + 1) * bn)
+                o *= keep
+                p.cast(more, kind, into=weights)
+            add(weights)
+        else:
+            with p.loop(seen.count, step=bn) as j:
+                with turn():
+                    w = score()
+                weights, keep = weigh(w, j)
+                o *= keep
+                add(p.cast(weights, kind))
+        self.leave(p, at, i + first, o, low, total)

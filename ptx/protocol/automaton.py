@@ -19,7 +19,7 @@ from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Barrier, Pipe
 
 # How far behind a role may fall with anything before it is said to fall behind without end; states at most.
-FARTHEST, MOST_STATES = 4, 2_000
+FARTHEST, MOST_STATES = 4, 10_000
 FENCE = "fence.proxy.async"
 
 
@@ -189,7 +189,7 @@ def automaton(protocol: sync.Protocol, role: sync.RoleBody) -> Automaton:
     graph = _Graph()
     beginning = graph.place()
     end = graph.write(role.body, beginning)
-    run = _Run({ring.name: ring for ring in protocol.rings}, _does(graph))
+    run = _Run({ring.name: ring for ring in protocol.rings}, _does(graph), role.share[1] > 1)
     seen = {(beginning, State())}
     waiting = [(beginning, State())]
     ends: dict[tuple[tuple[str, Progress], ...], None] = {}
@@ -222,6 +222,7 @@ def _does(graph: _Graph) -> dict[str, frozenset[str]]:
 class _Run:
     rings: dict[str, sync.Ring]
     does: dict[str, frozenset[str]]
+    of_other_tiles: bool  # other roles go on in its rings, each with a tile of its own
     next_slots: set[str] = field(default_factory=set)  # registers that hold the slot of use n
     moves: dict[Move, None] = field(default_factory=dict)
     loads: dict[tuple[str, int, tuple[tuple[int, int, int | None], ...]], None] = field(default_factory=dict)
@@ -443,7 +444,7 @@ class _Run:
         ring, now = barrier.pipeline, progress[barrier.pipeline]
         if state.turn != ring or now.released != now.waited - 1:
             raise Irregular(f"it hands on a turn of {ring} that it has not, or has handed on")
-        for name, other in progress.items():
+        for name, other in progress.items() if self.of_other_tiles else ():
             if name != ring and (other.waited != other.released and self.rings[name].completion == "mbarrier"):
                 raise Irregular(f"it hands on its turn while it holds a slot of {name}")
         progress[ring] = replace(now, released=now.released + 1)

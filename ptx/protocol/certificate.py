@@ -313,10 +313,12 @@ def _explored(protocol: sync.Protocol, rings: list[sync.Ring], why: str) -> tupl
 
 
 def _look(protocol: sync.Protocol) -> tuple[Explored, ...]:
-    """Instances with one tile of many rounds, and with tiles that end at other slots than they begin."""
+    """Instances with one tile of many rounds, and with tiles that end at other slots, and turns, than they begin."""
     stages = max((ring.stages for ring in protocol.rings if ring.completion == "mbarrier"), default=1)
     every = math.lcm(*(role.share[1] for role in roles(protocol)))
-    rounds = ((3 * stages + 1,) * every, (stages + 1, 1, stages) * every)
+    rounds = [(3 * stages + 1,) * every, (stages + 1, 1, stages) * every]
+    if any(ring.completion == "turn" for ring in protocol.rings):
+        rounds.append((2, 2) * every)
     looked = []
     for instance in map(Instance, rounds):
         looked.append(explore(protocol, instance, EXPLORED_STATES))

@@ -13,6 +13,7 @@ from tinygpu.machines.attention_ampere import AttentionAmpere
 from tinygpu.machines.attention_hopper import AttentionHopper
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
+from tinygpu.search.predicted import PredictedTime
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
@@ -47,10 +48,35 @@ def test_published_configurations_are_points() -> None:
         space = tg.space(AttentionAmpere, **large, d=d, device="a100")
         points = [p for p in space if (int(p["rows"]) * int(p["warps"]), p["bn"], p["warps"]) == (bm, bn, warps)]
         assert points, (d, bm, bn)
-    hopper = {64: (192, 128), 128: (128, 176), 256: (128, 80)}
-    for d, (bm, bn) in hopper.items():
+    hopper = {64: ("3 in turns", 128), 128: ("2 in turns", 176), 256: (2, 80)}
+    for d, at in hopper.items():
         space = tg.space(AttentionHopper, **large, d=d, device="h100")
-        assert [p for p in space if (64 * int(p["groups"]), p["bn"], p["overlapped"]) == (bm, bn, 1)], (d, bm, bn)
+        assert [p for p in space if (p["groups"], p["bn"], p["overlapped"]) == (*at, 1)], (d, at)
+
+
+@pytest.mark.parametrize("groups", ["2 in turns", "3 in turns"])
+@pytest.mark.parametrize("overlapped", [0, 1])
+def test_warpgroups_in_turns_are_right(groups: str, overlapped: int) -> None:
+    """Rows that end in the second warpgroup, keys in as many rounds as turn out odd and even."""
+    problem = AttentionHopper.problem(b=1, h=2, g=1, s=97, t=161, d=64, options={"causal": bool(overlapped)})
+    space = build_space(AttentionHopper, problem, device("h100"))
+    point = {"groups": groups, "overlapped": overlapped, "bn": 32, "stages": 2, "columns": 64, "swizzle": 128}
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, AttentionHopper, problem, orders=("late", "random"))
+    assert found.passed, str(found)
+
+
+def test_turns_are_simulated_and_predicted_no_slower() -> None:
+    """Warpgroups that take turns hide what one of them waits for behind the products of the others."""
+    space = tg.space(AttentionHopper, b=1, h=4, g=1, s=2048, t=2048, d=64, device="h100")
+    point = {"overlapped": 1, "bn": 128, "stages": 2, "columns": 64, "swizzle": 128}
+    objective, simulator = PredictedTime(space), Simulator(space)
+    for groups in (2, 3):
+        points = [{**point, "groups": of} for of in (groups, f"{groups} in turns")]
+        free, turns = (float(objective.prediction(p).seconds) for p in points)
+        assert turns < free
+        free, turns = (simulator.simulate(p).sm_s for p in points)
+        assert turns < free
 
 
 def test_products_that_overlap_take_less_simulated_time() -> None:

@@ -92,6 +92,7 @@ class Counts:
             persistent=int(self.program.grid.scheduler.persistent),
             even=v["even"],
             turns=max(role.share[1] for role in self.program.roles),
+            in_turn=int(bool(in_turn(self.program))),
             handed_on=v["handed_on"],
             chained=v["chained"],
             chains_beside=v["chains_beside"],
@@ -235,14 +236,19 @@ class _Counter:
     def _role(self, s: n.InRole, phase: str) -> None:
         """Roles that work at the same time have a prologue, rounds and an epilogue each.
 
-        Of roles that take turns at tiles the first is counted, for the tile that is its own.
+        Of roles that take turns at tiles the first is counted, for the tile that is its own; of those that take turns
+        within a tile all work, and wait side by side.
         """
         role = next(r for r in self.program.roles if r.name == s.role)
         if role.share[0]:
             return
         everybody, self.operations.threads = self.operations.threads, role.threads
+        before = [(tally, dict(tally.chain)) for tally in self.phases.values()]
         self._body(s.body, phase, expr(1))
         self.operations.threads = everybody
+        if s.role in in_turn(self.program)[1:]:
+            for tally, chain in before:
+                tally.chain = chain
 
     # -- the whole -------------------------------------------------------------------------------------------------
     def named(self) -> dict[str, Expr]:
@@ -342,6 +348,14 @@ class _Counter:
             "tiles1": tiles[1],
             "group": self.program.grid.raster,
         }
+
+
+def in_turn(program: Program) -> tuple[str, ...]:
+    """The roles that take turns within a tile, in their order; none where roles take turns at tiles, or not at all."""
+    turns = {p.name for p in program.pipelines if not p.buffers}
+    taking = (place.role for place in places(program.body) if place.consumes & turns)
+    shares = {role.name: role.share[1] for role in program.roles}
+    return tuple(dict.fromkeys(name for name in taking if shares[name] == 1))
 
 
 def _main_loop(body: tuple[n.Statement, ...]) -> list[n.Repeated]:

@@ -123,6 +123,8 @@ class Demand:
     even                     1: CTAs share the rounds of the last tiles, so that all do the same number (stream-K)
     persistent               1: CTAs take tile after tile, and fetch the next one's data while they finish this one
     turns                    groups of warps of a CTA that take turns at tiles: one multiplies while others store
+    in_turn                  1: groups of warps take turns within a tile, round after round; what one waits for is
+                             hidden by what the others do meanwhile
     handed_on                trips to L2 that CTAs make one after another in a row of tiles, each for the next
     chained                  tiles of such a row; 0: there are none
     chains_beside            such rows whose tiles are launched by turns
@@ -150,6 +152,7 @@ class Demand:
     even: Cells = 0
     persistent: Cells = 0
     turns: Cells = 1
+    in_turn: Cells = 0
     handed_on: Cells = 0
     chained: Cells = 0
     chains_beside: Cells = 1

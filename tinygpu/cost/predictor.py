@@ -171,6 +171,10 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         rates.chain_s(demand.iteration.chain, memory) * count,
         rates.chain_s(demand.epilogue.chain, memory),
     )
+    # Where groups take turns within a tile, one waits while the others work: only what is left of that shows.
+    apart_s = (unit_s[1]["tensor"] + lanes_of(unit_s[1])) / groups_of(device, demand, warps, once) + chains_s[1]
+    shown_s = np.maximum(apart_s - busiest(turned(unit_s[1], once), once), 0)
+    chains_s = chains_s[0], np.where(np.asarray(demand.in_turn) > 0, shown_s, chains_s[1]), chains_s[2]
     shared_s = np.maximum(unit_s[1]["l2"], dram_s[1] * np.minimum(ctas, sms))
     waits = np.asarray(demand.prefetch_iterations) == 0
     persistent = np.asarray(demand.persistent) > 0

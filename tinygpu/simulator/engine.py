@@ -72,7 +72,7 @@ class Plan:
     groups      where its roles wait for asynchronous products
     trips       rounds of its statements that go round
     stages      slots of each pipeline
-    turns       pipelines without buffers: roles take turns
+    turns       pipelines without buffers: roles take turns, in their order
     slots       CTAs that it holds at a time
     tiles       per CTA that it runs, in the order of their launch, how many tiles it takes
     latency_s   from the last sector served to its arrival
@@ -201,6 +201,7 @@ class _Engine:
         self.keep = keep
         self.out = Run()
         self.consumers = _consumers(plan)
+        self.takers = {name: _takers(plan, name) for name in plan.turns}
         self.free = dict.fromkeys(SERVERS, 0.0)
         self.heap: list[tuple[float, int, _Process]] = []
         self.counter = 0
@@ -359,11 +360,18 @@ class _Engine:
             process.acquired[produced] = number + 1
             yield from self._until(process, "freed", produced, number - self.plan.stages[produced])
         elif consumed in self.plan.turns:
-            yield from self._until(process, "freed", consumed, process.tile - 1)
+            yield from self._until(process, "freed", consumed, self._turn(process, consumed) - 1)
         else:
             number = process.waited.get(consumed, 0)
             process.waited[consumed] = number + 1
             yield from self._until(process, "filled", consumed, number)
+
+    def _turn(self, process: _Process, name: str) -> int:
+        """The number of the turn that a role takes next: they go around, role after role, from tile to tile."""
+        takers = self.takers[name]
+        taken = process.waited.get(name, 0)
+        process.waited[name] = taken + 1
+        return taken * len(takers) + takers.index(process.plan.role)
 
     def _fetch(self, process: _Process, copy: Stretch, into: str) -> float:
         """When the role goes on that has issued a copy; the slot is full when all of its copies have landed."""
@@ -493,6 +501,15 @@ class _Engine:
             self.out.spans.append(Span(row, label, kind, start, end, process.cta, process.tile))
         elif self.keep:
             self.out.drawn_s = min(self.out.drawn_s, start)
+
+
+def _takers(plan: Plan, name: str) -> tuple[str, ...]:
+    """The roles that take turns, in their order."""
+    return tuple(
+        role.role
+        for role in plan.roles
+        if any(inner.consumes == name for stop in role.stops.values() for inner in stop.bodies)
+    )
 
 
 def _consumers(plan: Plan) -> dict[str, int]:

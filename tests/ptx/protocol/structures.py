@@ -227,6 +227,9 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "skinny, split-K": (MatmulSkinny, (8, 200, 1000), SKINNY | {"product": "wgmma", "warps": 4, "split_k": 3}),
     "attention": (AttentionHopper, (1, 1, 1, 130, 150, 64), ATTENTION | {"overlapped": 0}),
     "attention, overlapped": (AttentionHopper, (1, 1, 1, 130, 150, 64), ATTENTION | {"overlapped": 1}),
+    "attention, in turns": (
+        AttentionHopper, (1, 1, 1, 130, 150, 64), ATTENTION | {"overlapped": 1, "groups": "2 in turns"},
+    ),
 }  # fmt: skip
 
 CLUSTERED = {"cluster_m": 2, "cluster_n": 2}

@@ -97,6 +97,15 @@ def test_what_bulk_copies_bring_and_take_away_is_right(warps: int) -> None:
     assert found.passed, str(found)
 
 
+@pytest.mark.parametrize("groups", ["2 in turns", "3 in turns"])
+@pytest.mark.parametrize("overlapped", [0, 1])
+def test_roles_of_one_tile_take_turns_round_after_round_with_slots_in_their_hands(groups: str, overlapped: int) -> None:
+    found = certify(structure("attention, in turns", groups=groups, overlapped=overlapped), PROOFS)
+    assert found.proved, str(found)
+    turns = "proved: turns of turns (for all rounds, tiles and CTAs): roles take their turns one at a time, in their "
+    assert any(line.startswith(turns) for line in str(found).splitlines())
+
+
 # ---- what is broken -------------------------------------------------------------------------------------------------
 
 
@@ -111,6 +120,12 @@ HARMLESS = {
     ("attention, overlapped", "a missing group"): 1,
     ("attention, overlapped", "a group too few waited for"): 1,
     ("attention, overlapped", "an early release"): 1,
+    # the same of both roles; and when the second one has its turn, the first has waited for what is full
+    ("attention, in turns", "a wait for the neighbour's slot"): 1,
+    ("attention, in turns", "a missing group"): 2,
+    ("attention, in turns", "a group too few waited for"): 2,
+    ("attention, in turns", "an early release"): 2,
+    ("attention, in turns", "a missing wait"): 2,
 }
 
 

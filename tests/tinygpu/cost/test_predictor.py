@@ -35,6 +35,7 @@ demands = st.builds(
     persistent=st.integers(0, 1),
     even=st.integers(0, 1),
     turns=st.integers(1, 3),
+    in_turn=st.integers(0, 1),
     bytes_in_flight_per_cta=st.integers(1, 1 << 17),
     dram_bytes_read=st.integers(0, 1 << 30),
     dram_bytes_written=st.integers(0, 1 << 30),
@@ -105,6 +106,18 @@ def test_groups_that_take_turns_gain_nothing_where_each_cta_has_one_tile(name: s
     )
     lone, turns = (float(predict(gpu, replace(alone, turns=t)).seconds) for t in (1, 2))
     assert turns == pytest.approx(lone, rel=1e-12)
+
+
+@settings(max_examples=100)
+@given(ampere_or_later, demands)
+def test_turns_within_a_tile_hide_what_groups_wait_for_and_no_more(name: str, demand: Demand) -> None:
+    """No slower than without turns, and no faster than a loop that waits for nothing."""
+    gpu = device(name)
+    never = replace(demand, iteration=replace(demand.iteration, chain=Chain()))
+    least, found, most = (
+        float(predict(gpu, d).seconds) for d in (never, replace(demand, in_turn=1), replace(demand, in_turn=0))
+    )
+    assert least * (1 - 1e-9) <= found <= most * (1 + 1e-9)
 
 
 @settings(max_examples=100)

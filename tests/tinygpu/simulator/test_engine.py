@@ -259,6 +259,24 @@ def test_turns_overlap_the_end_of_a_tile_with_the_loop_of_the_next() -> None:
     assert seconds(turns) == pytest.approx(90.0)
 
 
+def test_turns_within_a_tile_go_around_round_after_round() -> None:
+    """One role computes long between its turns, the other one behind all of them; each waits for the other."""
+    multiply, weigh, store = (
+        Stretch(name, {unit: s}, (0.0, 0.0), (0.0, 0.0), s, 0.0)
+        for name, unit, s in (("multiply", "tensor", 10.0), ("weigh", "fma", 100.0), ("store", "smem", 300.0))
+    )
+    first, second = Written("first"), Written("second")
+    first.body += [first.rounds(3, first.consume("order", first.do(multiply)), first.do(weigh))]
+    second.body += [second.rounds(3, second.consume("order", second.do(multiply))), second.do(store)]
+
+    def seconds(turns: frozenset[str], tiles: int) -> float:
+        return run(planned((first, second), {"order": 1}, 1, (tiles,), 0.0, True, 99, 1.0, turns)).seconds
+
+    # turns of the second role end at 20, 130 and 240, 300 before it comes to the next tile; there at 550, 570 and 680
+    assert seconds(frozenset({"order"}), 1) == pytest.approx(540.0)
+    assert seconds(frozenset({"order"}), 2) == pytest.approx(980.0)
+
+
 @pytest.mark.parametrize(
     ("written", "sentence"),
     [
