@@ -6,15 +6,16 @@ raise is an answer to them: the line of theirs that was running, what it says, a
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 # The standard library and what pip installed: never where a mistake of the user's is.
@@ -87,25 +88,34 @@ def answer(
     fits    whether something is that
     what    what the method is called; its own name otherwise
     """
-    place = written_at(method)
-    if not place:
+    if not _of_theirs(method):
         return method(*given, **named)
     what = what or method.__qualname__
     try:
         with users_code(what):
             found = method(*given, **named)
     except UsersCodeError as error:
-        raise at(error, "" if place_of(error) else place) from error.__cause__
+        raise at(error, "" if place_of(error) else written_at(method)) from error.__cause__
     if not fits(found):
         shown = repr(found) if len(repr(found)) < 80 else f"{found!r:.76} ..."
-        raise at(UsersCodeError(f"{what} gives {shown}: it must give {wanted}"), place)
+        raise at(UsersCodeError(f"{what} gives {shown}: it must give {wanted}"), written_at(method))
     return found
 
 
 def written_at(function: Any) -> str:
     """`file.py:12`, where a function of the user's begins; "" for others."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    code = _code_of(function)
     return f"{_name(code.co_filename)}:{code.co_firstlineno}" if code and is_theirs(code.co_filename) else ""
+
+
+def _of_theirs(function: Any) -> bool:
+    code = _code_of(function)
+    return code is not None and is_theirs(code.co_filename)
+
+
+def _code_of(function: Any) -> CodeType | None:
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code if isinstance(code, CodeType) else None
 
 
 def at(error: E, place: str) -> E:
@@ -172,5 +182,10 @@ def is_theirs(filename: str) -> bool:
 
 def _name(filename: str) -> str:
     """A file as the user would name it: from the current folder, where it lies below it."""
+    return _below(filename, os.getcwd())
+
+
+@lru_cache(maxsize=256)
+def _below(filename: str, folder: str) -> str:
     path = Path(filename)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else filename

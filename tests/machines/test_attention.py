@@ -24,14 +24,14 @@ SIZES = ((1, 1, 1, 1, 1), (1, 2, 2, 65, 65), (2, 1, 1, 33, 130), (1, 1, 3, 129, 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize(("machine", "gpu"), [(AttentionAmpere, "a100"), (AttentionHopper, "h100")])
 @pytest.mark.sampled(24)
-def test_random_candidates_are_right(machine: Any, gpu: str, seed: int) -> None:
+def test_random_candidates_are_right(machine: Any, gpu: str, seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     b, h, g, s, t = SIZES[seed % len(SIZES)]
     d, kind = int(rng.choice([64, 64, 128, 256])), ("f16", "bf16")[seed % 2]
     causal = bool(seed // 2 % 2) and t >= s
     problem = machine.problem(b=b, h=h, g=g, s=s, t=t, d=d, dtypes={"q": kind}, options={"causal": causal})
     space = build_space(machine, problem, device(gpu))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, machine, problem, orders=("late", "random"))
     assert found.passed, f"{problem} {point}\n{found}"

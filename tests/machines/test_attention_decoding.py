@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,30 +22,30 @@ SIZES = ((1, 1, 1, 1), (2, 1, 8, 129), (3, 2, 5, 257), (1, 2, 17, 31), (2, 1, 33
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.sampled(15)
-def test_random_plans_are_right(seed: int) -> None:
+@pytest.mark.sampled(30)
+def test_random_plans_are_right(seed: int, draw_candidate: Any) -> None:
     b, h, r, t = SIZES[seed % len(SIZES)]
-    checked(AttentionDecoding, seed, {"b": b, "h": h, "r": r, "t": t})
+    checked(AttentionDecoding, seed, {"b": b, "h": h, "r": r, "t": t}, draw_candidate)
 
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.sampled(30)
-def test_random_plans_of_pages_are_right(seed: int) -> None:
+def test_random_plans_of_pages_are_right(seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     b, h, r, _ = SIZES[seed % len(SIZES)]
     pages, page = int(rng.integers(1, 12)), int(rng.choice([16, 64, 128]))
     most = int(rng.integers(1, 5))
-    checked(AttentionPaged, seed, {"b": b, "h": h, "r": r, "most": most, "pages": pages, "page": page})
+    checked(AttentionPaged, seed, {"b": b, "h": h, "r": r, "most": most, "pages": pages, "page": page}, draw_candidate)
 
 
-def checked(plan: type[Plan], seed: int, dims: dict[str, int]) -> None:
+def checked(plan: type[Plan], seed: int, dims: dict[str, int], draw_candidate: Any) -> None:
     """A random candidate of a plan, verified."""
     rng = np.random.default_rng(seed)
     kind, gpu = ("f16", "bf16")[seed % 2], ("a100", "h100")[seed // 2 % 2]
     d = int(rng.choice([64, 64, 128, 256]))
     problem = plan.problem(**dims, d=d, dtypes={"q": kind})
     space = build_plan_space(plan, problem, device(gpu))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     steps, cache = space.candidates(point), SolverCache()
     parts = [build(c.space.program(c.point), c.space.problem, c.point, cache).kernel for c in steps]
     found = verify_kernels(Kernels.of_plan(space.machine, problem, point, tuple(parts)), orders=("random",))

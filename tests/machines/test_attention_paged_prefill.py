@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,18 +13,20 @@ import tinygpu as tg
 from tinygpu.devices import device
 from tinygpu.machines.attention_paged_prefill import AttentionPagedPrefill
 from tinygpu.machines.attention_varlen import attended
+from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
+PREFILL = AttentionPagedPrefill.problem(b=2, h=1, g=1, s=20, longest=17, listed=3, pages=9, page=16, d=64)
 # (b, g, s, longest, listed, pages)
 SIZES = ((1, 1, 1, 1, 1, 1), (3, 2, 130, 129, 3, 7), (2, 1, 17, 17, 9, 5), (4, 1, 129, 97, 2, 31))
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.sampled(20)
-def test_random_candidates_are_right(seed: int) -> None:
+def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     b, g, s, longest, listed, pages = SIZES[seed % len(SIZES)]
     d, page = int(rng.choice([64, 64, 128, 256])), (16, 32, 64, 128, 256)[seed % 5]
@@ -31,7 +34,7 @@ def test_random_candidates_are_right(seed: int) -> None:
     kind, options = ("f16", "bf16")[seed % 2], {"causal": bool(seed // 2 % 2)}
     problem = AttentionPagedPrefill.problem(**dims, dtypes={"q": kind}, options=options)
     space = build_space(AttentionPagedPrefill, problem, device(("a100", "h100")[seed // 4 % 2]))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, AttentionPagedPrefill, problem, orders=("late", "random"))
     assert found.passed, f"{problem} {point}\n{found}"
@@ -58,6 +61,16 @@ def test_rows_that_no_sequence_has_are_not_seen(page: int) -> None:
         assert np.abs(found[:, :, mine] - wanted).max() < 4e-3, z
 
 
+@pytest.fixture(scope="module")
+def right() -> Kernel:
+    """A kernel that is right."""
+    space = build_space(AttentionPagedPrefill, PREFILL, device("a100"))
+    point = {"vector": 8, "across": 8, "warps": 4, "rows": 16, "bn": 32, "stages": 2}
+    kernel = build(space.program(point), PREFILL, point, SolverCache()).kernel
+    assert verify(kernel, AttentionPagedPrefill, PREFILL, orders=("late",)).passed
+    return kernel
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "edit",
@@ -68,13 +81,8 @@ def test_rows_that_no_sequence_has_are_not_seen(page: int) -> None:
         lambda ptx: ptx.replace("setp.lt.s32", "setp.le.s32"),
     ],
 )
-def test_wrong_kernels_are_found_out(edit: Callable[[str], str]) -> None:
-    dims = {"b": 2, "h": 1, "g": 1, "s": 20, "longest": 17, "listed": 3, "pages": 9, "page": 16, "d": 64}
-    problem = AttentionPagedPrefill.problem(**dims)
-    space = build_space(AttentionPagedPrefill, problem, device("a100"))
-    point = {"vector": 8, "across": 8, "warps": 4, "rows": 16, "bn": 32, "stages": 2}
-    kernel = build(space.program(point), problem, point, SolverCache()).kernel
-    ptx = edit(kernel.ptx)
-    assert ptx != kernel.ptx
-    assert verify(kernel, AttentionPagedPrefill, problem, orders=("late",)).passed
-    assert not verify(replace(kernel, ptx=ptx), AttentionPagedPrefill, problem, orders=("late",)).passed
+def test_wrong_kernels_are_found_out(edit: Callable[[str], str], right: Kernel) -> None:
+    ptx = edit(right.ptx)
+    assert ptx != right.ptx
+    wrong = replace(right, ptx=ptx)
+    assert not verify(wrong, AttentionPagedPrefill, PREFILL, orders=("late",), to_first_failure=True).passed

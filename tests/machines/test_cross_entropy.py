@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,11 +20,11 @@ SIZES = ((1, 1), (3, 7), (17, 129), (5, 1000), (2, 4097), (9, 64))
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.sampled(8)
-def test_random_candidates_are_right(seed: int) -> None:
+def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     m, n = SIZES[seed % len(SIZES)]
     problem = CrossEntropy.problem(m=m, n=n, dtypes={"x": ("f32", "f16", "bf16")[seed // 2 % 3]})
     space = build_space(CrossEntropy, problem, device(("a100", "h100", "rtx5090")[seed % 3]))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, CrossEntropy, problem, orders=("random",))
     assert found.passed, f"{problem} {point}\n{found}"

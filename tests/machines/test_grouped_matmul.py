@@ -72,12 +72,12 @@ def on_wgmma(rng: random.Random, seed: int) -> tuple[Any, str]:
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize("draw", [on_mma, on_wgmma])
-@pytest.mark.sampled(24)
-def test_random_candidates_are_right(draw: Any, seed: int) -> None:
+@pytest.mark.sampled(48)
+def test_random_candidates_are_right(draw: Any, seed: int, draw_candidate: Any) -> None:
     problem, name = draw(random.Random(seed), seed)
     machine = {on_mma: GroupedMatmul, on_wgmma: GroupedMatmulHopper}[draw]
     space = build_space(machine, problem, device(name))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, machine, problem, orders=("random",))
     assert found.passed, f"{problem} {point}\n{found}"

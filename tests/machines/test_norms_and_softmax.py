@@ -27,19 +27,20 @@ OPTIONS: dict[type[Any], tuple[dict[str, Any], ...]] = {
 
 @pytest.mark.parametrize("seed", range(36))
 @pytest.mark.parametrize("machine", OPTIONS)
-@pytest.mark.sampled(12)
-def test_random_candidates_are_right(machine: Any, seed: int) -> None:
+@pytest.mark.sampled(18)
+def test_random_candidates_are_right(machine: Any, seed: int, draw_candidate: Any) -> None:
     m, n = SIZES[seed % len(SIZES)]
     options = OPTIONS[machine][seed % len(OPTIONS[machine])]
     kind = ("f32", "f16", "bf16")[seed // 6 % 3]
     problem = machine.problem(m=m, n=n, dtypes={"x": kind}, options=options)
     space = build_space(machine, problem, device(("a100", "h100", "rtx5090")[seed % 3]))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, machine, problem, orders=("random",))
     assert found.passed, f"{problem} {point}\n{found}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("machine", [RmsNorm, LayerNorm])
 @pytest.mark.parametrize(("n", "options"), [(1, {}), (777, {"residual": True}), (4097, {"affine": False})])
 def test_rows_that_are_read_again_are_right(machine: Any, n: int, options: dict[str, Any]) -> None:
@@ -66,6 +67,7 @@ def test_rows_of_a_million_elements_are_passed_over() -> None:
 WHOLE_CTAS = ((2, 64, 1, 4), (4, 128, 2, 1), (1, 32, 4, 2))  # warps, across, vector, step
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("ctas", [2, 4, 8])
 @pytest.mark.parametrize("reads", ["once", "three times"])
 @pytest.mark.parametrize("logarithm", [False, True])

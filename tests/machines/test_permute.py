@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,14 +19,14 @@ from tinygpu.spaces.build import build_space
 
 @pytest.mark.parametrize("seed", range(48))
 @pytest.mark.sampled(8)
-def test_random_candidates_are_right(seed: int) -> None:
+def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     rng = random.Random(seed)
     order = rng.sample("abcde", 5)
     sizes = {name: rng.choice((1, 2, 3, 7)) for name in order}
     sizes |= {order[-1]: rng.randint(1, 90), "e": rng.randint(1, 90)}
     problem = Permute.problem(**sizes, dtypes={"x": KINDS[seed % 6]}, majors={"x": ".".join(order)})
     space = build_space(Permute, problem, device(("a100", "h100", "rtx5090")[seed % 3]))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, Permute, problem, orders=("random",), thorough=True)
     assert found.passed, f"{problem} {point}\n{found}"

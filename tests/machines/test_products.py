@@ -32,12 +32,12 @@ def gates(rng: random.Random, seed: int) -> Any:
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("posed", [batches, gates])
-@pytest.mark.sampled(8)
-def test_random_candidates_are_right(posed: Any, seed: int) -> None:
+@pytest.mark.sampled(16)
+def test_random_candidates_are_right(posed: Any, seed: int, draw_candidate: Any) -> None:
     machine = {"batches": BatchedMatmul, "gates": GatedMatmul}[posed.__name__]
     problem = posed(random.Random(seed), seed)
     space = build_space(machine, problem, device(("h100", "rtx4090", "rtx5090")[seed % 3]))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, machine, problem, orders=("random",))
     assert found.passed, f"{problem} {point}\n{found}"

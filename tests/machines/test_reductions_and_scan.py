@@ -37,8 +37,8 @@ OPTIONS: dict[type[Any], tuple[dict[str, Any], ...]] = {
 
 @pytest.mark.parametrize("seed", range(42))
 @pytest.mark.parametrize("machine", OPTIONS)
-@pytest.mark.sampled(8)
-def test_random_candidates_are_right(machine: Any, seed: int) -> None:
+@pytest.mark.sampled(14)
+def test_random_candidates_are_right(machine: Any, seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     m, n = SIZES[seed % len(SIZES)]
     kind = str(rng.choice(("f32", "f16", "bf16", "s32") if OPTIONS[machine] is SCANS else ("f32", "f16", "bf16")))
@@ -46,20 +46,20 @@ def test_random_candidates_are_right(machine: Any, seed: int) -> None:
     dtypes = {"x": kind, "y": "f32"} if wide else {"x": kind}
     problem = machine.problem(m=m, n=n, dtypes=dtypes, options=OPTIONS[machine][seed % len(OPTIONS[machine])])
     space = build_space(machine, problem, device(GPUS[seed % 3]))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, machine, problem, orders=("random",))
     assert found.passed, f"{problem} {point}\n{found}"
 
 
 @pytest.mark.parametrize("seed", range(24))
-@pytest.mark.sampled(2)
-def test_random_candidates_of_whole_tensors_are_right(seed: int) -> None:
+@pytest.mark.sampled(4)
+def test_random_candidates_of_whole_tensors_are_right(seed: int, draw_candidate: Any) -> None:
     n = (1, 7, 1023, 4097, 70001, 1025)[seed % 6]
     dtypes = {"x": ("f32", "f16", "bf16")[seed // 2 % 3]}
     problem = TensorReduction.problem(n=n, dtypes=dtypes, options=OPERATIONS[seed % 4])
     space = build_plan_space(TensorReduction, problem, device(GPUS[seed % 3]))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     steps, cache = space.candidates(point), SolverCache()
     parts = [build(c.space.program(c.point), c.space.problem, c.point, cache).kernel for c in steps]
     found = verify_kernels(Kernels.of_plan(space.machine, problem, point, tuple(parts)), orders=("random",))

@@ -43,11 +43,11 @@ def scaled(rng: random.Random, seed: int) -> Any:
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("posed", [turned, scaled])
 @pytest.mark.sampled(10)
-def test_random_candidates_are_right(posed: Any, seed: int) -> None:
+def test_random_candidates_are_right(posed: Any, seed: int, draw_candidate: Any) -> None:
     problem = posed(random.Random(seed), seed)
     machine: Any = TURNS[seed // 3 % 2] if posed is turned else WAYS[seed % 4]
     space = build_space(machine, problem, device(("h100", "rtx4090", "rtx5090")[seed // 6 % 3]))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, machine, problem, orders=("random",), thorough=True)
     assert found.passed, f"{problem} {point}\n{found}"

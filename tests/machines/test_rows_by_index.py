@@ -28,11 +28,11 @@ CASES: dict[type[Any], tuple[tuple[dict[str, int], ...], tuple[dict[str, str], .
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("machine", CASES, ids=lambda m: m.__name__)
 @pytest.mark.sampled(15)
-def test_random_candidates_are_right(machine: Any, seed: int) -> None:
+def test_random_candidates_are_right(machine: Any, seed: int, draw_candidate: Any) -> None:
     sizes, types = CASES[machine]
     problem = machine.problem(**sizes[seed % len(sizes)], dtypes=types[seed % len(types)])
     space = build_space(machine, problem, device(("a100", "h100", "rtx5090")[seed // 5 % 3]))
-    (point,) = space.sample(1, seed)
+    point = draw_candidate(space, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, machine, problem, orders=("random",))
     assert found.passed, f"{problem} {point}\n{found}"

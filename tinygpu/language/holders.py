@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import product
 
 from tinygpu.expressions import Expr, all_of, evaluate, expr, symbol
 from tinygpu.language.parameters import Param
 from tinygpu.language.partition import Condition, Partition
+from tinygpu.layouts.algebra import coalesce
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.relayout import relayout
 from tinygpu.layouts.step import Step
-from tinygpu.program.tree import replace_expressions
 
 LANES = 32
 # Threads of a CTA at most, on every device (CUDA programming guide, compute capabilities).
@@ -67,28 +68,34 @@ def holds_values(
     tried = math.prod(len(values[each]) for each in named)
     if tried > TRIED:
         raise LayoutError(f"{held} with {wanted}: there are {tried:,} combinations of {', '.join(named)} to compare")
-    missing = []
-    for chosen in product(*[values[each] for each in named]):
-        table = dict(zip(named, chosen, strict=True))
-        try:
-            (has, first), (wants, other) = (_values(p, table) for p in (held, wanted))
-        except (ZeroDivisionError, LayoutError):  # a size is no number, or 0: no candidate has these values
-            continue
-        if first == other and not wants <= has:
-            missing.append(all_of([symbol(each) == value for each, value in table.items()]))
+    missing = _apart(held.layout, wanted.layout, held.axes, tuple((each, tuple(values[each])) for each in named))
     if not missing:
         return ()
     return (Condition(f"values of {name}", all_of([~m for m in missing]), sentence),)
 
 
-def _values(partition: Partition, table: Mapping[str, int]) -> tuple[set[tuple[int, ...]], Layout]:
-    """(coordinates that the values of a thread add, the threads' layout) where parameters have these values."""
+@lru_cache(maxsize=256)  # structures, and the types of a problem, ask the same of the same partitions
+def _apart(
+    held: Layout, wanted: Layout, axes: tuple[int, ...], named: tuple[tuple[str, tuple[int, ...]], ...]
+) -> tuple[Expr, ...]:
+    """Where threads do not hold the values that are wanted, though their digits are the same: values of parameters."""
+    names, missing = [name for name, _ in named], []
+    for chosen in product(*[offered for _, offered in named]):
+        table = dict(zip(names, chosen, strict=True))
+        try:
+            has, wants = held.fill(table), wanted.fill(table)
+        except (ZeroDivisionError, LayoutError):  # a size is no number, or 0: no candidate has these values
+            continue
+        if coalesce(has[1]) == coalesce(wants[1]) or coalesce(has[0]) != coalesce(wants[0]):
+            continue
+        if not _listed(wants[1], axes) <= _listed(has[1], axes):
+            missing.append(all_of([symbol(each) == value for each, value in table.items()]))
+    return tuple(missing)
 
-    def number(e: Expr) -> Expr:
-        return expr(int(evaluate(e, table)))
 
-    known = Partition(partition.shape, replace_expressions(partition.layout, number))
-    return {tuple(c) for c in known.value_coordinates().tolist()}, known.coalesced.threads
+def _listed(values: Layout, axes: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """The coordinates that the values of a thread add."""
+    return {tuple(c) for c in values.coordinates(axes).tolist()}
 
 
 def _known(held: Partition, wanted: Partition) -> str | None:
@@ -105,12 +112,8 @@ def _counts(step: object) -> tuple[int | Expr, ...]:
 
 
 def _same(name: str, held: Partition, wanted: Partition, threads: list[int], who: str) -> tuple[Condition, ...]:
-    agree = []
     count = wanted.thread_count
-    for thread in threads:
-        for axis in held.axes:
-            mine, theirs = (_coordinate(p, thread, axis) for p in (held, wanted))
-            agree.append((count <= thread) | (mine == theirs))
+    agree = _agreeing(held.threads, wanted.threads, held.axes, tuple(threads))
     by = "" if who == "warp" else "; what exchanges them is said with by="
     through = ": warps exchange theirs through shared memory" if who == "warp" else ""
     by_hand = [_elements(p) == _extent(p) for p in (held, wanted) if not p.conditions]
@@ -146,10 +149,25 @@ def _extent(partition: Partition) -> Expr:
     return out
 
 
-def _coordinate(partition: Partition, thread: int, axis: int) -> Expr:
+@lru_cache(maxsize=256)  # structures ask the same of the same partitions
+def _agreeing(
+    held: Layout, wanted: Layout, axes: tuple[int, ...], threads: tuple[int, ...]
+) -> tuple[Expr, ...]:
+    """For each of these threads, if there are so many, that both layouts of threads give it the same coordinates."""
+    count = expr(1)
+    for size, _ in wanted.steps:
+        count = count * size
+    return tuple(
+        (count <= thread) | (_coordinate(held, thread, axis) == _coordinate(wanted, thread, axis))
+        for thread in threads
+        for axis in axes
+    )
+
+
+def _coordinate(of: Layout, thread: int, axis: int) -> Expr:
     """The part of the coordinate along an axis that a thread decides."""
     below, total = expr(1), expr(0)
-    for size, step in partition.threads.steps:
+    for size, step in of.steps:
         if isinstance(step, Step):
             total = total + expr(thread) // below % size * step.along(axis)
         below = below * size

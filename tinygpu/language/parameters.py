@@ -84,12 +84,13 @@ class Dim(Expr, Named):
     follows  where other dims and options decide it, a function of these, by name: Dim(follows=lambda h, r: h - r + 1)
     """
 
-    __slots__ = ("follows", "name", "values")
+    __slots__ = ("_reads", "follows", "name", "values")
 
     def __init__(self, *values: int, follows: Callable[..., int] | None = None) -> None:
         self.name = ""
         self.values: tuple[int, ...] = values
         self.follows = follows
+        self._reads: tuple[str, ...] | None = None
         wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, int) or not 1 <= v < 2**31]
         if wrong:
             self.mistake = f"a Dim is a whole number from 1 to 2147483647, not {wrong[0]!r}"
@@ -108,7 +109,9 @@ class Dim(Expr, Named):
     @property
     def reads(self) -> tuple[str, ...]:
         """The dims and options from which it follows."""
-        return tuple(inspect.signature(self.follows).parameters) if self.follows is not None else ()
+        if self._reads is None:  # asked for every size that is tried
+            self._reads = tuple(inspect.signature(self.follows).parameters) if self.follows is not None else ()
+        return self._reads
 
 
 class Size(int):

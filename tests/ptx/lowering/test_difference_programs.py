@@ -31,6 +31,7 @@ def judged(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sampled(3)
 def test_a_program_of_differences_is_what_numpy_says(seed: int) -> None:
     judged(seed)
 

@@ -41,7 +41,7 @@ class Drawn:
 
 
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(30)
 def test_drawn_groups_are_right_and_their_rings_proved(seed: int) -> None:
     drawn = Drawn(seed)
     assert drawn.is_right(drawn.kernel()), f"{drawn.program}"
@@ -58,7 +58,7 @@ def too_late(body: Any, one_slot: Any, number: int) -> Groups:
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30)
 def test_a_wait_that_comes_too_late_is_seen(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Drawn(seed)
     waits = groups(drawn.program.body, drawn.program.of_one_slot).before
