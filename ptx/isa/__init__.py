@@ -31,6 +31,8 @@ from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.stmatrix import StMatrix
+from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
+from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
 from tinygpu.ptx.isa.unpack import Pack, Unpack
 from tinygpu.ptx.isa.warp import BarSync, Redux, ShflBfly, ShflIdx, ShflUp
@@ -89,6 +91,8 @@ __all__ = [
     "StShared",
     "Sub",
     "Tanh",
+    "Tcgen05Ld",
+    "Tcgen05Mma",
     "TmaLoad",
     "TmaStore",
     "Trunc",

@@ -1,12 +1,21 @@
-"""tcgen05.ld and tcgen05.st: which cells of tensor memory the registers of a warp hold. No machine issues them yet.
+"""tcgen05.ld: columns of tensor memory to registers; and which cells the registers of a warp hold, of every shape.
 
-Axes are "lane" and "column" of tensor memory, from the address on; a value is a 32-bit register.
+operands   a tile in TMEM whose elements fill cells; registers of a warpgroup, row t in thread t
+legality   who holds what: a warp reaches the lanes from 32 (w mod 4) on
+meaning    a copy
+cost       128 lanes x 4 bytes of each column
+lowering   `Tcgen05Ld.statement`, in the fewest instructions, and one wait for all
+
+Of layouts, axes are "lane" and "column" of tensor memory, from the address on; a value is a 32-bit register.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
+from tinygpu.language.instruction import CellLoad
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import E
@@ -63,3 +72,25 @@ def packed(layout: Layout) -> Layout:
     """
     wide = layout.project({"lane": "lane", "column": 2 * E("column")})
     return Layout.of(wide[0].steps, [(2, E("column")), *wide[1].steps])
+
+
+@dataclass(frozen=True, eq=False)
+class Tcgen05Ld(CellLoad):
+    """tcgen05.ld.32x32b: each thread of a warpgroup has the row of its lane."""
+
+    target: ClassVar[int] = 100
+    only: ClassVar[tuple[int, ...]] = (100, 103)
+    isa: ClassVar[tuple[int, int]] = (8, 6)
+    counts: ClassVar[tuple[int, ...]] = (1, 2, 4, 8, 16, 32, 64, 128)
+    source: ClassVar[str] = "PTX ISA, tcgen05.ld; tcgen05.wait"
+
+    @property
+    def label(self) -> str:
+        return "tcgen05.ld"
+
+    def statement(self, registers: Sequence[str], address: str) -> str:
+        held = ", ".join(registers)
+        return f"tcgen05.ld.sync.aligned.32x32b.x{len(registers)}.b32 {{{held}}}, {address};"
+
+    def complete(self) -> str:
+        return "tcgen05.wait::ld.sync.aligned;"

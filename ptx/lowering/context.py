@@ -82,6 +82,8 @@ class Context:
     barrier_id: int = 0  # the role's own barrier; 0: all threads are one role
     maps: list[tuple[TensorMapSpec, Reg]] = field(default_factory=list)  # tensor maps and where their address is
     workspace: dict[str, Reg] = field(default_factory=dict)  # name -> where its address is
+    tmem: Reg = field(init=False)  # address of the first column of tensor memory that the CTA has
+    added: dict[str, Reg] = field(default_factory=dict)  # accumulator there -> whether something was added up in it
     pipes: dict[str, Pipe] = field(default_factory=dict)  # the role's places in pipelines between roles
     dims: Mapping[str, int] = field(init=False)  # what sizes are at least
     groups: Groups = field(init=False)  # where roles wait for wgmma, and give back slots that it has read

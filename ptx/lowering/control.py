@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
-from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixStore
+from tinygpu.language.instruction import BulkTransfer, CellLoad, MatrixLoad, MatrixStore
+from tinygpu.language.memories import TMEM
 from tinygpu.program import nodes as n
+from tinygpu.program.products import into_tensor_memory
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import (
@@ -24,6 +26,7 @@ from tinygpu.ptx.lowering import (
     reduction,
     relayout,
     scan,
+    tensor_memory,
     touch,
     warpgroup,
 )
@@ -74,12 +77,16 @@ def _statement(context: Context, s: n.Statement) -> None:
     if isinstance(s, n.Repeated) and s.trips.same(0):
         return  # no rounds, whatever the problem
     match s:
+        case n.Constant() if s.result.memory is TMEM:
+            tensor_memory.clear(context, s)
         case n.Constant():
             compute.constant(context, s)
         case n.Index():
             compute.index(context, s)
         case n.Load() if isinstance(s.instruction, MatrixLoad):
             matrix.load_matrix(context, s)
+        case n.Load() if isinstance(s.instruction, CellLoad):
+            tensor_memory.load(context, s)
         case n.Load():
             moves.load(context, s)
         case n.Store() if isinstance(s.instruction, MatrixStore):
@@ -96,6 +103,8 @@ def _statement(context: Context, s: n.Statement) -> None:
             compute.uniform(context, s)
         case n.Apply():
             compute.apply(context, s)
+        case n.Multiply() if into_tensor_memory(s):
+            tensor_memory.multiply(context, s)
         case n.Multiply() if s.instruction.scope == "warpgroup":
             warpgroup.multiply(context, s)
         case n.Multiply():
@@ -117,7 +126,7 @@ def _statement(context: Context, s: n.Statement) -> None:
         case n.Pipelined():
             pipelined(context, s)
         case n.Produce() if handover.between_roles(context.program, s.pipeline):
-            handover.fill(context, s)
+            handover.fill(context, s, body)
         case n.Consume() if handover.between_roles(context.program, s.pipeline):
             handover.drain(context, s, partial(_probed, s))
             if s not in context.groups.late:

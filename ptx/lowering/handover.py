@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.memories import RMEM
-from tinygpu.language.roles import Role
+from tinygpu.language.roles import HANDED_OVER, Role
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import Wait as GroupWait
-from tinygpu.program.products import products
+from tinygpu.program.one_thread import statements
+from tinygpu.program.products import products, read_by_commit
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import bulk, probe, release, touch
+from tinygpu.ptx.lowering import bulk, probe, release, tensor_memory, touch
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Pipe, empty_barrier, full_barrier, turn_barrier
@@ -27,6 +29,7 @@ from tinygpu.ptx.lowering.sync import (
     Advance,
     Arrive,
     Commit,
+    CommitAt,
     Expect,
     Fence,
     Flip,
@@ -63,7 +66,7 @@ def users(program: Program, pipeline: str, kind: type) -> list[Role]:
 
 def between_roles(program: Program, pipeline: str) -> bool:
     """Whether a pipeline is handed over by mbarriers: from one role to another."""
-    return program.pipeline(pipeline).completion == "mbarrier"
+    return program.pipeline(pipeline).completion in HANDED_OVER
 
 
 def multicast_axes(program: Program, pipeline: str) -> tuple[int, ...]:
@@ -95,8 +98,15 @@ def empty_arrivals(program: Program, pipeline: str) -> int:
             raise LoweringError(f"the roles that take turns at consuming {pipeline} have different numbers of warps")
         each = warps.pop()
     else:
-        each = sum(int(r.warps) for r in drains)
+        each = sum(_arrivals(program, pipeline, r) for r in drains)
     return each * sources(program, pipeline)
+
+
+def _arrivals(program: Program, pipeline: str, role: Role) -> int:
+    """Arrivals by which a role gives a slot back: one of each warp, or of its one thread, which commits."""
+    uses = (s for s in walk(tuple(statements(program.body, role.name))) if isinstance(s, n.Consume))
+    commits = any(s.pipeline == pipeline and read_by_commit(s.body, program.pipeline(pipeline)) for s in uses)
+    return 1 if commits else int(role.warps)
 
 
 def initialise(context: Context) -> None:
@@ -121,7 +131,9 @@ def initialise(context: Context) -> None:
             issue(context, Init(empty_barrier(name, offset, stages, slot), arrivals))
     issue(context, Fence("fence.mbarrier_init.release.cluster"))
     emit.place_label(done)
+    tensor_memory.allot(context)
     issue(context, MeetCluster(True) if context.cluster_size > 1 else Meet(0, int(program.threads)))
+    tensor_memory.learn(context)
 
 
 # ---- slots ----------------------------------------------------------------------------------------------------------
@@ -169,9 +181,15 @@ def skip(context: Context, pipe: Pipe, count: Number, slots: Slots) -> None:
     issue(context, Skip(pipe, count, slots))
 
 
-def fill(context: Context, s: n.Produce) -> None:
-    """The role's one thread brings a slot's buffers by TMA."""
+def fill(context: Context, s: n.Produce, body: Body) -> None:
+    """The role's one thread brings a slot's buffers by TMA, or has products added up in them."""
     pipe = context.pipes[s.pipeline]
+    if context.program.pipeline(s.pipeline).completion == COMMIT:
+        with in_slot(context, pipe) as (slot, parity):
+            issue(context, Wait(pipe.empty(slot), parity), tensor_memory.AFTER)
+            body(context, s.body)
+            issue(context, CommitAt(pipe.full(slot)))
+        return
     copies = [c for c in s.body if isinstance(c, n.Copy)]
     if len(copies) != len(s.body):
         raise LoweringError(f"{s.pipeline} is produced by TMA, and its produce() does more than copy")
@@ -187,10 +205,21 @@ def fill(context: Context, s: n.Produce) -> None:
 
 def drain(context: Context, s: n.Consume, body: Body) -> None:
     """A role waits for a slot, uses it, and gives it back: at once, or when wgmma has read it."""
-    pipe = context.pipes[s.pipeline]
+    pipe, pipeline = context.pipes[s.pipeline], context.program.pipeline(s.pipeline)
     multiplied = list(products(s.body))
     with in_slot(context, pipe) as (slot, parity):
         issue(context, Wait(pipe.full(slot), parity))
+        if read_by_commit(s.body, pipeline):
+            issue(context, tensor_memory.AFTER)
+            body(context, s.body)
+            issue(context, CommitAt(pipe.empty(slot), sources(context.program, pipe.name), _axes(context, pipe)))
+            return
+        if pipeline.completion == COMMIT:
+            issue(context, tensor_memory.AFTER)
+            body(context, s.body)
+            issue(context, tensor_memory.BEFORE, MeetWarp())
+            give_back(context, pipe, slot, held=False)
+            return
         if any(m.a.memory is RMEM for m in multiplied):
             _drain_by_threads(context, s, pipe, slot, body)
             return
@@ -281,8 +310,12 @@ def give_back(context: Context, pipe: Pipe, slot: Reg, held: bool) -> None:
     """One lane of each warp arrives at the slot's empty barrier, in every CTA that fills it."""
     program = context.program
     threads = release.read_by_threads(program, pipe.name)
-    axes = multicast_axes(program, pipe.name)
+    axes = _axes(context, pipe)
     issue(context, Arrive(pipe.empty(slot), sources(program, pipe.name), held, threads, axes))
+
+
+def _axes(context: Context, pipe: Pipe) -> tuple[int, ...]:
+    return multicast_axes(context.program, pipe.name)
 
 
 # ---- turns ----------------------------------------------------------------------------------------------------------

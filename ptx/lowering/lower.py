@@ -11,6 +11,7 @@ from tinygpu.language.buffer_space import BUFFER_ALIGN_BYTES
 from tinygpu.language.derive import own_memories
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.problem import Problem
+from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
@@ -27,7 +28,7 @@ Need = tuple[int, tuple[int, int]]  # (oldest target, lowest version)
 # Lowest .version per .target (each assembled).
 VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8, 6), 120: (8, 7)}
 # mbarrier.try_wait is of PTX 7.8 and sm_90, fence.mbarrier_init of PTX 8.0 and sm_90.
-HANDED_OVER: Need = (90, (8, 0))
+BARRIERS: Need = (90, (8, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,8 @@ def lowered(
         ]
     for spec, register in context.maps:
         prologue += [f"  mov.b64 {register}, {spec.name};", f"  cvta.param.u64 {register}, {register};"]
-    together = int(program.grid.cluster) > 1 or any(p.completion in ("mbarrier", "turn") for p in program.pipelines)
-    needs = [*_needs(program), *([HANDED_OVER] if together else [])]
+    together = int(program.grid.cluster) > 1 or any(p.completion in (*HANDED_OVER, "turn") for p in program.pipelines)
+    needs = [*_needs(program), *([BARRIERS] if together else [])]
     target = max([min(VERSIONS), *(oldest for oldest, _ in needs)])
     version = max([VERSIONS[max(t for t in VERSIONS if t <= target)], *(lowest for _, lowest in needs)])
     name = f"{program.machine.lower()}"

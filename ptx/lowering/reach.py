@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering.context import LoweringError
@@ -20,8 +21,6 @@ def check_reach(program: Program) -> None:
 
 
 def _reasons(program: Program) -> Iterator[str]:
-    if any(p.completion == "tcgen05 commit" for p in program.pipelines):
-        yield "a pipeline is completed by tcgen05 commit"
     for s in walk(program.body):
         if any(instruction.traced_only or instruction.unwritten() for instruction in s.instructions):
             yield f"{getattr(s, 'name', s)} is {' and '.join(map(str, s.instructions))}"
@@ -29,7 +28,7 @@ def _reasons(program: Program) -> Iterator[str]:
 
 def side_by_side(program: Program) -> bool:
     """Whether a program is written role by role, each with its walk over the tiles, and with barriers between them."""
-    handed = any(p.completion == "mbarrier" for p in program.pipelines)
+    handed = any(p.completion in HANDED_OVER for p in program.pipelines)
     return len(program.roles) > 1 or handed or program.grid.scheduler.persistent or int(program.grid.cluster) > 1
 
 

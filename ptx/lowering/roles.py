@@ -8,7 +8,7 @@ from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
 from tinygpu.program.one_thread import all_threads_do, statements
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import handover
+from tinygpu.ptx.lowering import handover, tensor_memory
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
 from tinygpu.ptx.lowering.grid import Registers, enter, trips_of
@@ -32,6 +32,7 @@ def write(context: Context, body: handover.Body) -> None:
     if context.cluster_size > 1:
         # Nobody leaves while others may still fill its slots or arrive at its barriers. Lanes come one by one.
         issue(context, MeetCluster(aligned=False))
+    tensor_memory.free(context)
 
 
 def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
@@ -132,7 +133,7 @@ def _skip_tiles(
     emit, run = context.emit, Registers(context)
     tiles = [emit.add(tile, distance) for distance in ahead]
     for name, pipe in context.pipes.items():
-        if context.program.pipeline(name).completion != "mbarrier":
+        if not handover.between_roles(context.program, name):
             continue
         count: Number = 0
         slots = Slots()

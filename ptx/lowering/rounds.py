@@ -13,6 +13,7 @@ import sympy
 
 from tinygpu.expressions import Expr, FloorDiv, expr, maximum
 from tinygpu.expressions.formula import write
+from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import uses, walk
@@ -46,7 +47,7 @@ def rings(program: Program) -> tuple[Ring, ...]:
             consumed[use.place.role] = consumed.get(use.place.role, expr(0)) + times
         # Every role that drains a tile drains all of its slots.
         slots = maximum(expr(0), *consumed.values())
-        phases = pipeline.completion in ("mbarrier", "turn")
+        phases = pipeline.completion in (*HANDED_OVER, "turn")
         stages = int(pipeline.stages) if pipeline.buffers else 1
         out.append(Ring(pipeline.name, stages, write(slots), phases))
     return tuple(out)

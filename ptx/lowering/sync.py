@@ -16,7 +16,7 @@ from tinygpu.ptx.lowering.pipe import Barrier, Pipe
 
 # What no slot is called.
 NOBODY = 0xFFFFFFFF
-Agent: TypeAlias = Literal["threads", "cp.async", "wgmma", "cp.async.bulk"]
+Agent: TypeAlias = Literal["threads", "cp.async", "wgmma", "cp.async.bulk", "tcgen05", "tcgen05.ld"]
 
 
 # ---- how often ------------------------------------------------------------------------------------------------------
@@ -139,6 +139,13 @@ class Touch:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """What the threads have issued of this kind is complete: the instruction's own text has waited for it."""
+
+    of: Agent
+
+
+@dataclass(frozen=True, slots=True)
 class Arrive:
     """One lane of each warp arrives at a barrier, in each of `ctas` CTAs of the cluster.
 
@@ -151,6 +158,19 @@ class Arrive:
     ctas: int = 1
     held: bool = False
     threads: bool = False
+    axes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAt:
+    """One arrival at a barrier, in each of `ctas` CTAs of the cluster, when all products into tensor memory that the
+    thread has issued are complete.
+
+    axes  of the grid, along which the CTAs are neighbours
+    """
+
+    barrier: Barrier
+    ctas: int = 1
     axes: tuple[int, ...] = ()
 
 
@@ -215,12 +235,14 @@ class WaitGroup:
 class Meet:
     """All threads of a role meet at a barrier of the CTA; number 0 is that of all threads.
 
-    any  (result, own): whether any of the threads has this predicate
+    any      (result, own): whether any of the threads has this predicate
+    aligned  the lanes of a warp come together
     """
 
     number: int
     threads: int
     any: tuple[Reg, Reg] | None = None
+    aligned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +265,8 @@ class Fence:
 
 
 Action: TypeAlias = (
-    Init | Start | Take | Wait | Expect | Bring | Touch | Arrive | Set | Advance | Skip | Flip | Commit | WaitGroup
-    | Meet | MeetWarp | MeetCluster | Fence
+    Init | Start | Take | Wait | Expect | Bring | Touch | Arrive | CommitAt | Set | Advance | Skip | Flip | Commit
+    | Settled | WaitGroup | Meet | MeetWarp | MeetCluster | Fence
 )  # fmt: skip
 
 

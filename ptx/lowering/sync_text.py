@@ -13,6 +13,7 @@ from tinygpu.ptx.lowering.sync import (
     Arrive,
     Bring,
     Commit,
+    CommitAt,
     Expect,
     Fence,
     Flip,
@@ -21,6 +22,7 @@ from tinygpu.ptx.lowering.sync import (
     MeetCluster,
     MeetWarp,
     Set,
+    Settled,
     Skip,
     Start,
     Take,
@@ -65,6 +67,8 @@ def _write(context: Context, action: Action) -> None:
             emit.line(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{address(context, barrier)}], {count};")
         case Arrive():
             _arrive(context, action)
+        case CommitAt():
+            _commit_at(context, action)
         case Set(register, value):
             emit.line(f"mov.u32 {register}, {value};")
         case Advance():
@@ -86,7 +90,7 @@ def _write(context: Context, action: Action) -> None:
                 emit.line(f"barrier.cluster.{verb}{'.aligned' if aligned else ''};")
         case Fence(text):
             emit.line(f"{text};")
-        case Bring() | Touch():
+        case Bring() | Touch() | Settled():
             pass  # the instructions that do so are the program's, and write themselves
 
 
@@ -124,6 +128,20 @@ def _arrive(context: Context, action: Arrive) -> None:
         emit.line(f"@{mine} {ABROAD_BY_THREADS if action.threads else ABROAD_BY_AGENTS} _, [{remote}];")
     emit.close()
     emit.block.body.extend(block.lines())
+
+
+def _commit_at(context: Context, action: CommitAt) -> None:
+    emit = context.emit
+    commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
+    place = address(context, action.barrier)
+    if action.ctas == 1:
+        emit.line(f"{commit}.b64 [{place}];")
+        return
+    mask = emit.new("h")
+    emit.line(f"mov.u16 {mask}, 0;")
+    for axis in action.axes:
+        emit.line(f"or.b16 {mask}, {mask}, {context.cluster_mask(axis)};")
+    emit.line(f"{commit}.multicast::cluster.b64 [{place}], {mask};")
 
 
 def _rank_by_lane(context: Context, axes: tuple[int, ...]) -> Number:
@@ -181,7 +199,7 @@ def _wait_group(context: Context, action: WaitGroup) -> None:
 def _meet(context: Context, action: Meet) -> None:
     own = f"{action.number}, {action.threads}" if action.number else "0"
     if action.any is None:
-        context.emit.line(f"bar.sync {own};")
+        context.emit.line(f"{'bar' if action.aligned else 'barrier'}.sync {own};")
     else:
         result, mine = action.any
         context.emit.line(f"bar.red.or.pred {result}, {own}, {mine};")

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Literal
 
 from tinygpu.language.instruction import BulkTransfer
-from tinygpu.language.memories import RMEM
+from tinygpu.language.memories import RMEM, TMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
+from tinygpu.program.products import into_tensor_memory
 from tinygpu.ptx.lowering.context import Context
 from tinygpu.ptx.lowering.sync import Agent, Touch
 
@@ -37,7 +38,7 @@ def accesses(s: n.Statement) -> Iterator[tuple[Tile, Literal["read", "write"], A
     """(tile, whether it is read or written, by whom) for what a statement moves or multiplies."""
     match s:
         case n.Load():
-            yield s.source, "read", "threads"
+            yield s.source, "read", "tcgen05.ld" if s.source.memory is TMEM else "threads"
         case n.Store():
             yield s.target, "write", "threads"
         case n.Copy() if isinstance(s.instruction, BulkTransfer):
@@ -47,6 +48,10 @@ def accesses(s: n.Statement) -> Iterator[tuple[Tile, Literal["read", "write"], A
             grouped = s.token is not None and s.token.completion == "commit group"
             yield s.source, "read", "threads"
             yield s.target, "write", "cp.async" if grouped else "threads"
+        case n.Multiply() if into_tensor_memory(s):
+            yield s.accumulator, "write", "tcgen05"
+            for operand in (s.a, s.b):
+                yield operand, "read", "tcgen05"
         case n.Multiply():
             for operand in (s.a, s.b):
                 yield operand, "read", "threads" if s.token is None else "wgmma"

@@ -14,13 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from tinygpu.language.roles import HANDED_OVER
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Barrier, Pipe
 
 # How far behind a role may fall with anything before it is said to fall behind without end; states at most.
 FARTHEST, MOST_STATES = 4, 10_000
+# Behind which fence, and then the warp's meeting, a slot may be given back, by who has read it.
 FENCE = "fence.proxy.async"
+FENCES = {"threads": FENCE, "tcgen05.ld": "tcgen05.fence::before_thread_sync"}
 
 
 class Irregular(Exception):
@@ -56,7 +59,7 @@ Value: TypeAlias = SlotOf | ParityOf | Constant
 class Reading:
     """A use that is being read. By threads: whether a fence, and then the warp's meeting, came since; else its group.
 
-    group  commits since its own; -1: in no group yet
+    group  commits since its own; -1: in no group yet; of loads from tensor memory, 0 when they are complete
     """
 
     ahead: int
@@ -213,6 +216,11 @@ def _does(graph: _Graph) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for ways in graph.ways:
         for action, _ in ways:
+            if isinstance(action, sync.CommitAt):
+                kind = "expect" if action.barrier.side == "full" else "arrive"
+                found.setdefault(action.barrier.pipeline, set()).add(kind)
+            if isinstance(action, sync.Touch) and (action.verb, action.by) == ("write", "tcgen05"):
+                found.setdefault(action.pipeline, set()).add("bring")
             if isinstance(action, (sync.Wait, sync.Expect, sync.Bring, sync.Arrive)):
                 found.setdefault(action.barrier.pipeline, set()).add(kinds[type(action)])
     return {ring: frozenset(of) for ring, of in found.items()}
@@ -265,6 +273,12 @@ class _Run:
                 turn = self.end_turn(state, progress, barrier)
             case sync.Arrive():
                 self.arrive(state, registers, progress, action)
+            case sync.CommitAt(barrier) if barrier.side == "full":
+                self.expect(state, registers, progress, barrier, 1)
+            case sync.CommitAt(barrier, ctas, axes):
+                self.arrive(state, registers, progress, sync.Arrive(barrier, ctas, axes=axes), "tcgen05")
+            case sync.Touch(verb="write", by="tcgen05"):
+                self.add_up(state, registers, progress, action)
             case sync.Touch():
                 self.touch(state, registers, progress, action)
             case _:
@@ -393,9 +407,23 @@ class _Run:
         if first:
             self.moved(state, "bring", action.barrier, use, progress[ring])
 
-    def arrive(
-        self, state: State, registers: dict[str, Value], progress: dict[str, Progress], action: sync.Arrive
+    def add_up(
+        self, state: State, registers: dict[str, Value], progress: dict[str, Progress], action: sync.Touch
     ) -> None:
+        """Products are added up in a slot: the first of them brings what the commit behind the last one completes."""
+        ring, now = action.pipeline, progress[action.pipeline]
+        found = self.value(registers, action.slot)
+        if not isinstance(found, SlotOf) or not now.expected <= found.ahead < now.waited:
+            raise Irregular("products are added up in a slot that was not waited for, or was committed")
+        if found.ahead == now.brought:
+            progress[ring] = replace(now, brought=found.ahead + 1, bytes=((1, 1, None),))
+            self.moved(state, "bring", Barrier(ring, "full", 0, 0), found.ahead, progress[ring])
+
+    def arrive(
+        self, state: State, registers: dict[str, Value], progress: dict[str, Progress], action: sync.Arrive,
+        when: str = "",
+    ) -> None:
+        """when: the arrival comes when all that this agent was given has completed"""
         barrier, ring = action.barrier, action.barrier.pipeline
         if action.held and self.value(registers, barrier.slot) == Constant(sync.NOBODY):
             return
@@ -405,7 +433,7 @@ class _Run:
         if use >= now.waited:
             raise Irregular("it gives a slot back before it has waited for it")
         for reading in now.reading:
-            if reading.ahead == use and not (reading.by == "threads" and reading.fenced and reading.met):
+            if reading.ahead == use and not (reading.by == when or (reading.fenced and reading.met)):
                 raise Irregular(f"it gives a slot back while {reading.by} may be reading it")
         progress[ring] = replace(now, released=use + 1, reading=tuple(r for r in now.reading if r.ahead != use))
         self.moved(state, "arrive", barrier, use, progress[ring], 0, (action.ctas, action.axes))
@@ -445,7 +473,7 @@ class _Run:
         if state.turn != ring or now.released != now.waited - 1:
             raise Irregular(f"it hands on a turn of {ring} that it has not, or has handed on")
         for name, other in progress.items() if self.of_other_tiles else ():
-            if name != ring and (other.waited != other.released and self.rings[name].completion == "mbarrier"):
+            if name != ring and (other.waited != other.released and self.rings[name].completion in HANDED_OVER):
                 raise Irregular(f"it hands on its turn while it holds a slot of {name}")
         progress[ring] = replace(now, released=now.released + 1)
         self.moved(state, "arrive", barrier, now.released, progress[ring])
@@ -455,10 +483,12 @@ class _Run:
 def _ordered(now: Progress, action: sync.Action) -> Progress:
     """What a fence, a meeting of lanes, a commit or a wait for groups says of what is being read."""
     match action:
-        case sync.Fence(text) if text.startswith(FENCE):
-            reading = [replace(r, fenced=True) if r.by == "threads" else r for r in now.reading]
+        case sync.Fence(text):
+            reading = [replace(r, fenced=True) if _fences(text, r) else r for r in now.reading]
         case sync.MeetWarp() | sync.Meet():
-            reading = [replace(r, met=r.fenced) if r.by == "threads" else r for r in now.reading]
+            reading = [replace(r, met=r.fenced) if r.by in FENCES else r for r in now.reading]
+        case sync.Settled(of):
+            reading = [replace(r, group=0) if r.by == of else r for r in now.reading]
         case sync.Commit(of):
             reading = [replace(r, group=r.group + 1) if r.by == of else r for r in now.reading]
         case sync.WaitGroup(of, pending):
@@ -467,3 +497,9 @@ def _ordered(now: Progress, action: sync.Action) -> Progress:
         case _:
             return now
     return replace(now, reading=tuple(sorted(reading)))
+
+
+def _fences(text: str, reading: Reading) -> bool:
+    """Whether a fence orders what was read: of loads from tensor memory, only when they are complete."""
+    settled = reading.by != "tcgen05.ld" or reading.group >= 0
+    return settled and reading.by in FENCES and text.startswith(FENCES[reading.by])

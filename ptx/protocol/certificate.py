@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from tinygpu.constraints.query import Notebook
+from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program.order import Blocked
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.protocol.automaton import Automaton, Irregular, automaton
@@ -179,7 +180,7 @@ def certify(protocol: sync.Protocol, proofs: Proofs | None = None) -> Certificat
 
 
 def _between_roles(protocol: sync.Protocol, proofs: Proofs) -> tuple[RingCertificate, ...]:
-    rings = [ring for ring in protocol.rings if ring.completion in ("mbarrier", "turn")]
+    rings = [ring for ring in protocol.rings if ring.completion in (*HANDED_OVER, "turn")]
     if not rings:
         return ()
     if not _made_for_all(protocol):
@@ -314,7 +315,7 @@ def _explored(protocol: sync.Protocol, rings: list[sync.Ring], why: str) -> tupl
 
 def _look(protocol: sync.Protocol) -> tuple[Explored, ...]:
     """Instances with one tile of many rounds, and with tiles that end at other slots, and turns, than they begin."""
-    stages = max((ring.stages for ring in protocol.rings if ring.completion == "mbarrier"), default=1)
+    stages = max((ring.stages for ring in protocol.rings if ring.completion in HANDED_OVER), default=1)
     every = math.lcm(*(role.share[1] for role in roles(protocol)))
     rounds = [(3 * stages + 1,) * every, (stages + 1, 1, stages) * every]
     if any(ring.completion == "turn" for ring in protocol.rings):

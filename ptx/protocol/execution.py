@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tinygpu.language.roles import HANDED_OVER
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Barrier, Side
 
-MBARRIERS = ("mbarrier", "turn")
+MBARRIERS = (*HANDED_OVER, "turn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class _Run:
     reads: list[_Read] = field(default_factory=list)
     groups: dict[str, int] = field(default_factory=dict)
     last: dict[tuple[str, int], int] = field(default_factory=dict)  # the use of a slot that was waited for last
+    added: dict[str, int] = field(default_factory=dict)  # the use in which products are added up
     tile: int = 0
 
     def body(self, steps: tuple[sync.Step, ...]) -> Iterator[Event]:
@@ -144,6 +146,12 @@ class _Run:
             case sync.Arrive(barrier, ctas, held, _, axes):
                 if not (held and self.value(barrier.slot) == sync.NOBODY):
                     yield self.event("arrive", barrier, 0, ctas, axes)
+            case sync.CommitAt(barrier, ctas, axes):
+                yield from self.finished("tcgen05")
+                full = barrier.side == "full"
+                yield self.event("expect" if full else "arrive", barrier, int(full), ctas, axes)
+            case sync.Settled(of):
+                yield from self.finished(of)
             case sync.Commit(of):
                 self.commit(of)
             case sync.WaitGroup(of, pending):
@@ -188,6 +196,12 @@ class _Run:
         return Event(kind, b.pipeline, b.side, slot, use, value, ctas, axes)
 
     def touch(self, touch: sync.Touch) -> Iterator[Event]:
+        if (touch.verb, touch.by) == ("write", "tcgen05") and touch.pipeline in self.uses:
+            slot, use = self.value(touch.slot), self.uses[touch.pipeline]
+            if self.added.get(touch.pipeline) != use:
+                self.added[touch.pipeline] = use
+                yield Event("bring", touch.pipeline, "full", slot, use, 1)
+            return
         if touch.verb == "read" and touch.pipeline in self.uses:
             slot = self.value(touch.slot)
             event = Event("read", touch.pipeline, "full", slot, self.uses[touch.pipeline])
@@ -204,7 +218,8 @@ class _Run:
     def finished(self, by: str, pending: int = 0) -> Iterator[Event]:
         """Reads that are over: those of threads, and those of all groups but the last `pending`."""
         last = self.groups.get(by, 0) - pending
-        over = [r for r in self.reads if r.by == by and (by == "threads" or (r.group is not None and r.group <= last))]
+        at_once = by not in ("wgmma", "cp.async", "cp.async.bulk")
+        over = [r for r in self.reads if r.by == by and (at_once or (r.group is not None and r.group <= last))]
         self.reads = [r for r in self.reads if r not in over]
         for read in over:
             e = read.event

@@ -96,6 +96,8 @@ def _items(steps: tuple[sync.Step, ...], rings: frozenset[str], pipes: Mapping[s
                 yield Deed("acquire" if barrier.side == "empty" else "wait", barrier.pipeline)
             case sync.Arrive(barrier, held=held) if barrier.pipeline in rings:
                 yield Deed("hand back" if held else "release", barrier.pipeline)
+            case sync.CommitAt(barrier) if barrier.pipeline in rings and barrier.side == "empty":
+                yield Deed("release", barrier.pipeline)
             case sync.Advance(slot) if pipes.get(slot.name) in rings:
                 yield Deed("fill", pipes[slot.name])
             case sync.Set(register, value) if pipes.get(register.name) in rings:

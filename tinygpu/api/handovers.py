@@ -18,7 +18,7 @@ from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 
 # Where a candidate is looked for: nothing that is proved depends on sizes, and little on the device.
-DEVICES = ("h100", "a100", "rtx5090")
+DEVICES = ("h100", "a100", "rtx5090", "b200")
 SIZES = ((256, 256), (16, 256), (64, 64), (1, 1))  # of the first dim, and of the others
 
 

@@ -34,6 +34,7 @@ from tinygpu.language.functions import (
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.instruction import (
     BulkTransfer,
+    CellLoad,
     Elementwise,
     Fragment,
     Group,
@@ -73,6 +74,7 @@ __all__ = [
     "TMEM",
     "AccessPattern",
     "BulkTransfer",
+    "CellLoad",
     "Choice",
     "Combine",
     "DType",

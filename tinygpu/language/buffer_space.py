@@ -6,7 +6,7 @@ from tinygpu.expressions import Expr, ceil_div, expr, maximum
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.meeting import TURNS
 from tinygpu.language.memories import SMEM, TMEM, TMEM_LANES, Memory
-from tinygpu.language.roles import Pipeline
+from tinygpu.language.roles import HANDED_OVER, Pipeline
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
@@ -103,10 +103,11 @@ def tmem_bytes(b: Buffer) -> Expr:
 def barrier_bytes(program: Program, p: Pipeline) -> Expr:
     """Shared memory for the barriers that hand a pipeline over.
 
-    A full and an empty one of 8 bytes for every stage; where roles take turns, one for each of them.
+    A full and an empty one of 8 bytes for every stage; where roles take turns, one for each of them. Behind those of
+    buffers in TMEM is room for the address of what was allocated there.
     """
     if p.completion == "turn":
         return _aligned(program, expr(8 * max(1, len(program.roles))))
-    if p.completion not in ("mbarrier", "tcgen05 commit"):
+    if p.completion not in HANDED_OVER:
         return expr(0)
-    return _aligned(program, p.stages * 16)
+    return _aligned(program, p.stages * 16 + 8 * any(b.memory is TMEM for b in p.buffers))

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.buffer import Buffer
 
+# What tells that a slot is full where mbarriers hand it over from role to role.
+HANDED_OVER = ("mbarrier", "tcgen05 commit")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Role:

@@ -18,6 +18,7 @@ import sympy
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, FloorDiv, all_of, any_of, rounded_up
 from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import Groups, Wait, groups
 from tinygpu.program.order import Block, Blocked, Deed, Item, Unordered, Verb, order
@@ -25,7 +26,7 @@ from tinygpu.program.program import Program
 from tinygpu.program.tree import uses, walk
 
 # What hands rings over from role to role; slots beyond which no order is looked for.
-BETWEEN_ROLES, MOST_SLOTS = ("mbarrier", "turn"), 64
+BETWEEN_ROLES, MOST_SLOTS = (*HANDED_OVER, "turn"), 64
 # More slots than any role can run ahead.
 ANY = 1 << 30
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tinygpu.language.instruction import BulkTransfer
+from tinygpu.language.memories import TMEM
+from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program import nodes as n
+from tinygpu.program.products import into_tensor_memory, read_by_commit
 from tinygpu.program.program import Program
 from tinygpu.program.tree import leaves, walk
 
@@ -34,11 +37,21 @@ def all_threads_do(program: Program, mine: tuple[n.Statement, ...]) -> int | Non
 
 
 def by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:
-    """Whether a role does nothing but what one thread issues, with the numbers that data say for that; slots are given
-    back by all of its warps.
+    """Whether a role does nothing but what one thread issues, with the numbers that data say for that: bulk copies, and
+    products into tensor memory. Slots that others read are given back by all warps of a role.
     """
-    if any(isinstance(s, n.Consume) and program.pipeline(s.pipeline).completion == "mbarrier" for s in walk(mine)):
-        return False
+    consumed = [s for s in walk(mine) if isinstance(s, n.Consume)]
+    for s in consumed:
+        pipeline = program.pipeline(s.pipeline)
+        if pipeline.completion in HANDED_OVER and not read_by_commit(s.body, pipeline):
+            return False
     numbers = {s.value.name for s in walk(mine) if isinstance(s, n.Uniform)}
     issued = [s for s in leaves(mine) if not s.defines and not {t.name for t in s.writes} <= numbers]
-    return bool(issued) and all(isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) for s in issued)
+    return bool(issued) and all(map(_issued, issued))
+
+
+def _issued(s: n.Statement) -> bool:
+    if isinstance(s, n.Copy):
+        return isinstance(s.instruction, BulkTransfer)
+    begins = isinstance(s, n.Constant) and s.result.memory is TMEM
+    return begins or into_tensor_memory(s)

@@ -1,13 +1,16 @@
 """Asynchronous products: those of a slot's block, the sums that they add up, and who else uses these.
 
-What a role waits for, and where, follows from it: `tinygpu.program.groups`.
+What a role waits for, and where, follows from it: `tinygpu.program.groups`. Products into tensor memory are waited for
+by nobody: when they are complete, they arrive at a barrier themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.memories import RMEM
+from tinygpu.language.roles import Pipeline
 from tinygpu.program import nodes as n
 from tinygpu.program.statement import Body, Statement
 from tinygpu.program.tree import Use, walk
@@ -16,11 +19,23 @@ from tinygpu.program.tree import Use, walk
 def products(body: tuple[Statement, ...]) -> Iterator[n.Multiply]:
     """Asynchronous products of a block that consumes a slot; not those of another slot's block inside of it."""
     for s in body:
-        if isinstance(s, n.Multiply) and s.token is not None:
+        if isinstance(s, n.Multiply) and s.token is not None and not into_tensor_memory(s):
             yield s
         if not isinstance(s, n.Consume):
             for inner in s.children:
                 yield from products(inner.statements)
+
+
+def into_tensor_memory(s: Statement) -> bool:
+    """Whether a statement multiplies into TMEM: one thread issues it, and a commit tells when it is complete."""
+    return isinstance(s, n.Multiply) and s.token is not None and s.token.completion == COMMIT
+
+
+def read_by_commit(body: tuple[Statement, ...], pipeline: Pipeline) -> bool:
+    """Whether products into tensor memory read what a block has of a slot of this pipeline."""
+    buffers = {buffer.name for buffer in pipeline.buffers}
+    found = (s for s in walk(body) if isinstance(s, n.Multiply) and into_tensor_memory(s))
+    return any(bool({s.a.name, s.b.name} & buffers) for s in found)
 
 
 def sums(body: Body) -> frozenset[str]:

@@ -1,12 +1,13 @@
 """Instructions: what one PTX-backed operation needs, brings and costs. The shipped ones are in `tinygpu.ptx.isa`.
 
-An instruction belongs to one of eight families, which say how its operands are partitioned:
+An instruction belongs to one of nine families, which say how its operands are partitioned:
 
     Transfer         moves vectors between two memories, thread by thread (ld, st, cp.async)
     BulkTransfer     moves a whole tile, issued by one thread (TMA)
-    MatrixLoad       moves matrices from SMEM or TMEM to fragments in registers (ldmatrix, tcgen05.ld)
+    MatrixLoad       moves matrices from SMEM to fragments in registers (ldmatrix)
     MatrixStore      moves fragments from registers to SMEM (stmatrix)
     MatrixMultiply   multiplies fragments, or tiles in SMEM (mma.sync, wgmma, tcgen05.mma)
+    CellLoad         moves columns of TMEM to the registers of a warpgroup (tcgen05.ld)
     Elementwise      computes value by value (fma, add, ex2, cvt)
     Shuffle          exchanges values between lanes (shfl.sync); a LaneRead reads any lane, a LaneShift one below too
     LaneCombine      combines what all lanes of a warp have (redux.sync)
@@ -29,6 +30,7 @@ from tinygpu.language.instruction.base import (
     since,
 )
 from tinygpu.language.instruction.bulk import BulkTransfer
+from tinygpu.language.instruction.cells import CellLoad
 from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
 from tinygpu.language.instruction.group import Group
 from tinygpu.language.instruction.matrices import MatrixLoad, MatrixMove, MatrixStore
@@ -42,6 +44,7 @@ __all__ = [
     "OPERANDS",
     "WRITTEN_FOR",
     "BulkTransfer",
+    "CellLoad",
     "Completion",
     "Elementwise",
     "Fragment",

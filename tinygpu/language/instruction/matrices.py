@@ -134,7 +134,7 @@ class MatrixMove(Instruction):
 
 @dataclass(frozen=True, eq=False)
 class MatrixLoad(MatrixMove):
-    """Moves matrices into fragments: ones in SMEM to a warp, rows of TMEM to a warpgroup."""
+    """Moves matrices into the fragments of a warp."""
 
     reads: ClassVar[Memory] = SMEM
     writes: ClassVar[Memory] = RMEM

@@ -10,21 +10,22 @@ import numpy as np
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, tf32_read
 from tinygpu.language.instruction.base import Instruction, Scope, Unit, and_of
-from tinygpu.language.memories import RMEM, SMEM, Memory
+from tinygpu.language.memories import RMEM, SMEM, TMEM, Memory
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 
 # Who holds what of one operand of a matrix instruction: (lane or thread, value) -> coordinates along its two axes, low
 # element of the first register first; None for an operand that lies in memory.
 Fragment: TypeAlias = Layout | None
+COMMIT = "tcgen05 commit"
 
 
 @dataclass(frozen=True, eq=False)
 class MatrixMultiply(Instruction):
     """c += a @ b on fragments or tiles: a is (m, k), b is (k, n), c is (m, n).
 
-    places  the memories of a, b and c: all RMEM for a warp, at once; or b, and perhaps a, in SMEM for a warpgroup, in
-            wgmma groups
+    places  the memories of a, b and c: all RMEM for a warp, at once; b, and perhaps a, in SMEM for a warpgroup, in
+            wgmma groups; or a and b in SMEM and c in TMEM, issued by a thread, in tcgen05 commits
     ctas    CTAs of a cluster that multiply together: each holds its own rows of a and c, and 1/ctas of the columns of b
     """
 
@@ -77,6 +78,15 @@ class MatrixMultiply(Instruction):
         """
         return f"{self.text(a, b)} {d}, {x}, {y}, {d};"
 
+    def issue(self, a: DType, b: DType, d: str, x: str, y: str, across: tuple[bool, bool], added: str) -> str:
+        """PTX of one instruction into TMEM: d += x @ y, or d = x @ y.
+
+        d      register with the address of the accumulator
+        x, y, across  as of `statement`
+        added  predicate: whether something was added up in d before
+        """
+        raise NotImplementedError
+
     def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool) -> int:
         """The 64 bits that describe an operand in SMEM, less its address: that is added in 16 bytes, in bits 0 to 13.
 
@@ -88,15 +98,20 @@ class MatrixMultiply(Instruction):
 
     def unwritten(self) -> str:
         owed = self._owes(MatrixMultiply, "shape", "fragments", "accumulator")
-        if type(self).statement is MatrixMultiply.statement:
+        if self.places[2] is TMEM:
+            owed = owed or self._owes(MatrixMultiply, "issue")
+        elif type(self).statement is MatrixMultiply.statement:
             owed = owed or self._owes(MatrixMultiply, "text")
         if self.places == (RMEM, RMEM, RMEM) and self.scope == "warp" and not self.asynchronous:
             return owed
         in_groups = self.places[1:] == (SMEM, RMEM) and self.places[0] in (SMEM, RMEM)
-        if not in_groups or self.scope != "warpgroup" or self.completion != "wgmma group":
+        grouped = in_groups and self.scope == "warpgroup" and self.completion == "wgmma group"
+        committed = self.places == (SMEM, SMEM, TMEM) and self.scope == "thread" and self.completion == COMMIT
+        if not grouped and not (committed and self.ctas == 1):
             places = and_of([f"{name} in {place}" for name, place in zip("abc", self.places, strict=True)])
             return (
                 f"is of a {self.scope}, with {places}; a MatrixMultiply is of a warp with all in RMEM, completed at "
-                "once, or of a warpgroup with b in SMEM, a in SMEM or RMEM and c in RMEM, completed by wgmma group"
+                "once, of a warpgroup with b in SMEM, a in SMEM or RMEM and c in RMEM, completed by wgmma group, or of "
+                "a thread with a and b in SMEM and c in TMEM, completed by tcgen05 commit"
             )
         return owed or self._owes(MatrixMultiply, "descriptor")

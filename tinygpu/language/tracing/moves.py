@@ -9,6 +9,7 @@ from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.holders import same_threads, same_warps
 from tinygpu.language.instruction import (
     BulkTransfer,
+    CellLoad,
     Instruction,
     LaneRead,
     MatrixLoad,
@@ -36,7 +37,7 @@ class Moves(Blocks):
         self, instruction: Instruction, source: Tile, partition: Partition, *, fill: float = 0.0
     ) -> Tile:
         """Memory to registers."""
-        name = self._instruction(instruction, (Transfer, MatrixLoad), "load")
+        name = self._instruction(instruction, (Transfer, MatrixLoad, CellLoad), "load")
         self._path(instruction, source.memory, RMEM)
         if source.tensor is not None and source.tensor.access != "in" and getattr(instruction, "read_only", False):
             raise self.fail(

@@ -1,0 +1,142 @@
+"""Tensor memory: allocated for a CTA and given back, multiplied into by one thread, read by warps in their lanes."""
+
+from __future__ import annotations
+
+from tinygpu.expressions import expr
+from tinygpu.language.instruction import CellLoad, MatrixMultiply
+from tinygpu.language.memories import TMEM, TMEM_LANES
+from tinygpu.language.tile import Tile
+from tinygpu.program import nodes as n
+from tinygpu.program.cells import Columns, columns
+from tinygpu.ptx.lowering import warpgroup
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Number
+from tinygpu.ptx.lowering.pipe import BARRIER_BYTES
+from tinygpu.ptx.lowering.registers import allocate
+from tinygpu.ptx.lowering.sync import Fence, Meet, MeetWarp, Settled
+from tinygpu.ptx.lowering.sync_text import issue
+from tinygpu.ptx.lowering.texts import written
+
+BEFORE, AFTER = (Fence(f"tcgen05.fence::{side}_thread_sync") for side in ("before", "after"))
+# PTX ISA, tensor memory addressing: the lane is in the upper half; a warp has the lanes from 32 (w mod 4) on.
+LANES_OF_A_WARP, LANE_BIT = 32, 16
+WARPS = TMEM_LANES // LANES_OF_A_WARP
+
+
+def allot(context: Context) -> None:
+    """The first warp allocates what the CTA uses, and leaves the address in shared memory; then all threads meet."""
+    found = columns(context.program)
+    if found is None:
+        return
+    emit = context.emit
+    emit.comment(f"tensor memory: {found.total} columns")
+    issue(context, MeetWarp())
+    other = emit.computed("p", "setp.ge.u32 {d}, {0}, 32;", context.arguments["tid"])
+    done = emit.label("allocated")
+    emit.line(f"@{other} bra {done};")
+    emit.line(f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [{_left_at(context, found)}], {found.total};")
+    emit.line("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;")
+    emit.place_label(done)
+    issue(context, BEFORE)
+
+
+def learn(context: Context) -> None:
+    """Behind the meeting: every thread reads where the columns begin."""
+    found = columns(context.program)
+    if found is None:
+        return
+    issue(context, AFTER)
+    context.tmem = context.emit.parameter("r")
+    context.emit.line(f"ld.shared.u32 {context.tmem}, [{_left_at(context, found)}];")
+
+
+def free(context: Context) -> None:
+    """Where all roles have come to their end, the first warp gives the columns back. Lanes come one by one."""
+    found = columns(context.program)
+    if found is None:
+        return
+    emit = context.emit
+    issue(context, BEFORE, Meet(0, int(context.program.threads), aligned=False), AFTER)
+    other = emit.computed("p", "setp.ge.u32 {d}, {0}, 32;", context.arguments["tid"])
+    freed = emit.label("freed")
+    emit.line(f"@{other} bra {freed};")
+    issue(context, MeetWarp())
+    emit.line(f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 {context.tmem}, {found.total};")
+    emit.place_label(freed)
+
+
+def _left_at(context: Context, found: Columns) -> Number:
+    """Where the address is in shared memory: behind the barriers of the first pipeline of tensor memory."""
+    pipeline = context.program.pipeline(found.pipeline)
+    offset = context.placement.barriers[found.pipeline] + 2 * int(pipeline.stages) * BARRIER_BYTES
+    return context.emit.add(context.arguments["smem"], offset)
+
+
+def _begins(context: Context, tile: Tile) -> Number:
+    """The address of the first cell of a window, lane 0."""
+    found = columns(context.program)
+    if found is None or tile.buffer is None:
+        raise LoweringError(f"{tile.name} lies in no tensor memory")
+    place = found.places[tile.buffer.name]
+    lane, lane_terms = context.affine(tile.offset[0])
+    column, terms = context.affine(tile.offset[1])
+    if lane or lane_terms or terms:
+        raise LoweringError(f"the window of {tile.name} begins at no fixed column of all lanes")
+    cell = column * tile.dtype.bits // 32
+    slot = context.slots[tile.buffer.name.split(".")[0]]
+    return context.emit.add(context.emit.add(context.tmem, context.emit.mul(slot, place.width)), place.first + cell)
+
+
+def clear(context: Context, s: n.Constant) -> None:
+    """The accumulator begins as zeros: the first product overwrites it."""
+    if s.value != 0 or not isinstance(s.value, int | float):
+        raise LoweringError(f"an accumulator in tensor memory begins as 0, not as {s.value}")
+    added = context.emit.new("p")
+    context.emit.line(f"setp.ne.u32 {added}, 0, 0;")
+    context.added[s.result.name] = added
+
+
+def multiply(context: Context, s: n.Multiply) -> None:
+    """One instruction for each piece of the columns. One thread executes this."""
+    instruction = s.instruction
+    if not isinstance(instruction, MatrixMultiply) or s.accumulator.memory is not TMEM:
+        raise LoweringError(f"{s.name} ({instruction}) does not multiply into tensor memory")
+    added = context.added.get(s.accumulator.name)
+    if added is None:
+        raise LoweringError(f"{s.name} adds to {s.accumulator.name}, which begins as nothing: p.clear it before")
+    emit, kinds = context.emit, (s.a.dtype, s.b.dtype)
+    _, across_n, _ = (int(expr(extent)) for extent in instruction.shape(*kinds))
+    context.first_step = 0
+    a = warpgroup.operand(context, instruction, s.a, 1, 0)
+    b = warpgroup.operand(context, instruction, s.b, 0, 0)
+    emit.comment(f"{s.name}: {s.accumulator} += {s.a} @ {s.b}")
+    for j in range(int(s.accumulator.shape[1]) // across_n):
+        d = emit.add(_begins(context, s.accumulator), j * across_n)
+        x, y = warpgroup.descriptor(context, a, 0), warpgroup.descriptor(context, b, j * across_n)
+        across = (a.transposed, b.transposed)
+        emit.line(written(instruction.issue, *kinds, str(d), str(x), str(y), across, str(added)))
+    emit.line(f"setp.eq.u32 {added}, 0, 0;")
+
+
+def load(context: Context, s: n.Load) -> None:
+    """Columns of a tile, in the fewest instructions, behind which the registers have their values."""
+    instruction, partition = s.instruction, s.result.partition
+    if not isinstance(instruction, CellLoad) or partition is None:
+        raise LoweringError(f"{s.name} does not load from tensor memory")
+    emit = context.emit
+    tile = allocate(emit, s.source.dtype, partition.values.size)
+    held = [int(c) for c in partition.coordinates()[0, :, 1]]  # the column of each value
+    register = dict(zip(held, tile.registers, strict=True))
+    warp = emit.rem(context.uniform_warp_of_cta(), WARPS)
+    start = emit.add(_begins(context, s.source), emit.mul(warp, LANES_OF_A_WARP << LANE_BIT))
+    emit.comment(f"{s.name}: {s.result} = {instruction.label} {s.source.name}")
+    column, end = 0, int(s.source.shape[1])
+    while column < end:
+        count = max(c for c in instruction.counts if c <= end - column)
+        registers = [str(register[c]) for c in range(column, column + count)]
+        emit.line(written(instruction.statement, registers, f"[{emit.add(start, column)}]"))
+        column += count
+    emit.line(written(instruction.complete))
+    issue(context, Settled("tcgen05.ld"))
+    context.tiles[s.result.name] = tile
+
