@@ -10,7 +10,7 @@ lowering   `Tcgen05Mma.issue`, matrix descriptors made of the operands' places, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, dtype
@@ -91,6 +91,10 @@ class Tcgen05Mma(MatrixMultiply):
     def fragments(self, a: DType, b: DType) -> Any:
         """None: all operands lie in memory."""
         return None, None, None
+
+    def suffix(self, *types: DType) -> Literal["", "a", "f"]:
+        a, b = types
+        return "a" if len(self.kind(a, b).targets) == 1 else "f"
 
     def text(self, a: DType, b: DType) -> str:
         return f"tcgen05.mma.cta_group::1.kind::{self.kind(a, b).name}"

@@ -128,7 +128,8 @@ class Kernel:
     scheduler      which clusters work on what, and how many are launched, with all numbers filled in
     maps           tensor maps that the launch makes
     clusters       CTAs of a cluster along each grid axis; () where there are no clusters
-    specific       it runs on `target` alone, by instructions that other architectures do not have
+    suffix         "a": it runs on `target` alone, by instructions that other architectures do not have; "f": on later
+                   ones of its family too; "": on all later ones
     workspaces     memory in which CTAs that share a tile leave what they have of it
     dealt          (dim, elements per round) of the loop whose rounds the scheduler deals out to clusters; () where it
                    deals none: then a tile is whole, or in equal slices
@@ -157,7 +158,7 @@ class Kernel:
     scheduler: TileScheduler = field(compare=False)
     maps: tuple[TensorMapSpec, ...] = ()
     clusters: tuple[int, ...] = ()
-    specific: bool = False
+    suffix: str = ""
     workspaces: tuple[Workspace, ...] = ()
     dealt: tuple[str, int] | tuple[()] = ()
     rings: tuple[Ring, ...] = ()
@@ -170,11 +171,11 @@ class Kernel:
     @property
     def architecture(self) -> str:
         """The oldest architecture that runs it, as the assembler calls it."""
-        return f"sm_{self.target}{'a' if self.specific else ''}"
+        return f"sm_{self.target}{self.suffix}"
 
     def assembled_for(self, device: str) -> str:
         """The architecture to assemble for, to run on a device whose portable target is `device`."""
-        return self.architecture if self.specific else device
+        return self.architecture if self.suffix == "a" else f"{device}{self.suffix}"
 
     @property
     def persistent(self) -> bool:
@@ -330,7 +331,7 @@ class Kernel:
                 for m in data["maps"]
             ),
             tuple(data["clusters"]),
-            data["specific"],
+            data["suffix"],
             tuple(Workspace(**w) for w in data["workspaces"]),
             (data["dealt"][0], data["dealt"][1]) if data["dealt"] else (),
             tuple(Ring(**r) for r in data["rings"]),

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, FloorDiv, ceil_div, symbol
 from tinygpu.language.buffer_space import BUFFER_ALIGN_BYTES
 from tinygpu.language.derive import own_memories
-from tinygpu.language.instruction import Instruction
 from tinygpu.language.problem import Problem
 from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program import nodes as n
@@ -27,6 +27,8 @@ from tinygpu.ptx.lowering.sync import Protocol, Ring
 Need = tuple[int, tuple[int, int]]  # (oldest target, lowest version)
 # Lowest .version per .target (each assembled).
 VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8, 6), 120: (8, 7)}
+# PTX ISA, .target: "f" targets are of PTX 8.8.
+OF_FAMILIES = (8, 8)
 # mbarrier.try_wait is of PTX 7.8 and sm_90, fence.mbarrier_init of PTX 8.0 and sm_90.
 BARRIERS: Need = (90, (8, 0))
 
@@ -106,10 +108,11 @@ def lowered(
         prologue += [f"  mov.b64 {register}, {spec.name};", f"  cvta.param.u64 {register}, {register};"]
     together = int(program.grid.cluster) > 1 or any(p.completion in (*HANDED_OVER, "turn") for p in program.pipelines)
     needs = [*_needs(program), *([BARRIERS] if together else [])]
+    suffix = _suffix(program)
     target = max([min(VERSIONS), *(oldest for oldest, _ in needs)])
     version = max([VERSIONS[max(t for t in VERSIONS if t <= target)], *(lowest for _, lowest in needs)])
+    version = max(version, OF_FAMILIES) if suffix == "f" else version
     name = f"{program.machine.lower()}"
-    suffix = "a" if any(_only(i) for s in walk(program.body) for i in s.instructions) else ""
     budgets = any(r.registers for r in program.roles)
     clusters = tuple(int(a.cluster) for a in program.grid.axes) if int(program.grid.cluster) > 1 else ()
     align = context.placement.align_bytes
@@ -155,7 +158,7 @@ def lowered(
         context.scheduler,
         maps,
         clusters,
-        bool(suffix),
+        suffix,
         workspaces,
         _dealt(program),
         rounds.rings(program),
@@ -185,9 +188,15 @@ def _declaration(p: Parameter) -> str:
     return f"  .param .{p.type} {_symbol(p)}"
 
 
-def _only(instruction: Instruction) -> bool:
-    """Whether an instruction exists on one architecture only."""
-    return bool(getattr(instruction, "only", ()))
+def _suffix(program: Program) -> str:
+    """What `.target` ends in: "a" where an instruction exists on one architecture only, "f" where in a family."""
+    found = {i.suffix(*_operands(s)) for s in walk(program.body) for i in s.instructions}
+    return next((suffix for suffix in ("a", "f") if suffix in found), "")
+
+
+def _operands(s: n.Statement) -> tuple[DType, ...]:
+    """Types of the operands of a product."""
+    return (s.a.dtype, s.b.dtype) if isinstance(s, n.Multiply) else ()
 
 
 def _dealt(program: Program) -> tuple[str, int] | tuple[()]:
@@ -320,8 +329,7 @@ def _limits(context: Context, body: tuple[n.Statement, ...]) -> None:
 def _needs(program: Program) -> Iterator[Need]:
     """(oldest target, lowest version) of every instruction."""
     for s in walk(program.body):
-        kinds = (s.a.dtype, s.b.dtype) if isinstance(s, n.Multiply) else ()
-        yield from (instruction.available(*kinds) for instruction in s.instructions)
+        yield from (instruction.available(*_operands(s)) for instruction in s.instructions)
 
 
 __all__ = ["Lowered", "LoweringError", "lower", "lowered"]

@@ -139,7 +139,8 @@ def launched(name: str, kernel: Kernel) -> str:
     text = repr(replace(kernel, ptx="", point=named)).replace(", banks=()", "").replace(", known=()", "")
     # What a kernel's scheduler says of its launch stood in it as numbers.
     text = text.replace(f", scheduler={kernel.scheduler!r}", "").replace(", raster=", ", group=")
-    text = text.replace(", specific=", f", persistent={kernel.persistent}, specific=")
+    for suffix, specific in (("", False), ("a", True)):
+        text = text.replace(f", suffix={suffix!r}", f", persistent={kernel.persistent}, specific={specific}")
     text = text.replace(", workspaces=", f", parts={kernel.slices}, workspaces=").replace(", dealt=", ", stream_k=")
     for today, before in EARLIER_FIELDS.items():
         text = text.replace(f"{today}=", f"{before}=")

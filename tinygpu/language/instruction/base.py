@@ -71,6 +71,12 @@ class Instruction:
         """(oldest target, lowest `.version`); `types` are those of the operands a and b of a MatrixMultiply."""
         return self.target, self.isa
 
+    def suffix(self, *types: DType) -> Literal["", "a", "f"]:
+        """What `.target` ends in: "a" where one architecture has it alone, "f" where later ones of its family have it
+        too; `types` as of `available`.
+        """
+        return "" if not self.only else "a" if len(self.only) == 1 else "f"
+
     def unwritten(self) -> str:
         """Why no kernel can be written with it, as what follows its name; "" where one can."""
         return ""
