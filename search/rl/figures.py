@@ -76,7 +76,8 @@ def figures_of(demand: Demand, device: Device) -> Array:
     total, sms = demand.total, device.sm_count
     ctas = np.asarray(demand.ctas, dtype=np.float64)
     resident = occupancy(
-        device, _whole(demand.threads_per_cta), _whole(demand.registers_per_thread), _whole(demand.smem_bytes_per_cta)
+        device, _whole(demand.threads_per_cta), _whole(demand.registers_per_thread), _whole(demand.smem_bytes_per_cta),
+        _whole(demand.tmem_bytes_per_cta),
     )
     per_sm = np.maximum(resident.ctas_per_sm, 1).astype(np.float64)
     waves, rounds = ctas / (sms * per_sm), ctas / sms

@@ -23,8 +23,9 @@ from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, su
 from tinygpu.cost.passes import read_again
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, minimum, where
-from tinygpu.language.buffer_space import shared_bytes
+from tinygpu.language.buffer_space import allocated_tmem_bytes, shared_bytes
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
+from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.live_registers import registers_estimate
 from tinygpu.language.memories import GMEM
 from tinygpu.language.tensors import Tensor
@@ -81,6 +82,7 @@ class Counts:
             threads_per_cta=v["threads"],
             registers_per_thread=crowding * np.minimum(v["registers"], device.max_registers_per_thread),
             smem_bytes_per_cta=crowding * v["smem"],
+            tmem_bytes_per_cta=crowding * v["tmem"],
             iterations=v["iterations"],
             iteration=iteration,
             prologue=phase("prologue"),
@@ -91,7 +93,7 @@ class Counts:
             late=v["held"] / np.maximum(v["slots"], 1),
             persistent=int(self.program.grid.scheduler.persistent),
             even=v["even"],
-            turns=max(role.share[1] for role in self.program.roles),
+            turns=v["turns"],
             in_turn=int(bool(in_turn(self.program))),
             handed_on=v["handed_on"],
             chained=v["chained"],
@@ -270,6 +272,8 @@ class _Counter:
             "chained": chained(p).tiles,
             "chains_beside": chained(p).beside,
             "smem": shared_bytes(p),
+            "tmem": allocated_tmem_bytes(p),
+            "turns": self._turns(),
             "multiplying_warps": self._multiplying_warps(),
             "iterations": self.iterations,
             "prefetch": self.operations.prefetch,
@@ -285,6 +289,11 @@ class _Counter:
         out["compulsory"] = sum_of(touched_bytes(p, t, "read") for t in read) + written
         out["useful"] = self._useful()
         return out | self._reads(read, tiles) | self._again(ctas)
+
+    def _turns(self) -> Expr:
+        """Tiles that a CTA works on at a time: roles take turns, or sums lie in slots of tensor memory."""
+        slots = [p.stages for p in self.program.pipelines if p.completion == COMMIT]
+        return maximum(max(role.share[1] for role in self.program.roles), *slots)
 
     def _multiplying_warps(self) -> Expr:
         """Of the roles that multiply; those that take turns at tiles are all of them."""

@@ -110,6 +110,7 @@ class Demand:
     threads_per_cta
     registers_per_thread     as the assembler reports them, or an estimate
     smem_bytes_per_cta       static + dynamic
+    tmem_bytes_per_cta       tensor memory that it allocates
     iterations               main-loop iterations of one CTA; 1 for a kernel without a loop
     iteration                one iteration of the main loop
     prologue, epilogue       before and after the loop
@@ -122,7 +123,7 @@ class Demand:
                              less than 1
     even                     1: CTAs share the rounds of the last tiles, so that all do the same number (stream-K)
     persistent               1: CTAs take tile after tile, and fetch the next one's data while they finish this one
-    turns                    groups of warps of a CTA that take turns at tiles: one multiplies while others store
+    turns                    tiles that a CTA works on at a time: one is multiplied while others are stored
     in_turn                  1: groups of warps take turns within a tile, round after round; what one waits for is
                              hidden by what the others do meanwhile
     handed_on                trips to L2 that CTAs make one after another in a row of tiles, each for the next
@@ -147,6 +148,7 @@ class Demand:
     epilogue: Phase = field(default_factory=Phase)
     prefetch_iterations: Cells = 0
     bytes_in_flight_per_cta: Cells = 0
+    tmem_bytes_per_cta: Cells = 0
     held: Cells = 0
     late: Cells = 0
     even: Cells = 0

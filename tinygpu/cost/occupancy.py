@@ -12,7 +12,7 @@ from tinygpu.devices import Device
 
 Counts: TypeAlias = int | NDArray[np.int64]
 
-LIMITS: tuple[str, ...] = ("warps", "registers", "smem", "CTA slots", "not launchable")
+LIMITS: tuple[str, ...] = ("warps", "registers", "smem", "CTA slots", "tmem", "not launchable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Occupancy:
     """Resident CTAs of one kernel (or of an array of candidates) on one SM; every field has the candidates' shape.
 
     ctas_per_sm    what the tightest resource admits; 0 where the launch is refused
-    by_warps, by_registers, by_smem, by_slots   what each resource would admit alone
+    by_warps, by_registers, by_smem, by_slots, by_tmem   what each resource would admit alone
     warps_per_cta  threads rounded up to whole warps
     warps_per_sm   resident warps
     warp_share     resident warps over what the SM can hold
@@ -33,6 +33,7 @@ class Occupancy:
     by_registers: NDArray[np.int64]
     by_smem: NDArray[np.int64]
     by_slots: NDArray[np.int64]
+    by_tmem: NDArray[np.int64]
     warps_per_cta: NDArray[np.int64]
     warps_per_sm: NDArray[np.int64]
     warp_share: NDArray[np.float64]
@@ -45,13 +46,15 @@ class Occupancy:
 
 
 def occupancy(
-    device: Device, threads_per_cta: Counts, registers_per_thread: Counts, smem_bytes_per_cta: Counts
+    device: Device, threads_per_cta: Counts, registers_per_thread: Counts, smem_bytes_per_cta: Counts,
+    tmem_bytes_per_cta: Counts = 0,
 ) -> Occupancy:
     """CTAs per SM, exactly as the driver's calculator gives them.
 
     threads_per_cta       1 or more
     registers_per_thread  as the assembler reports them; 0 means that registers do not limit
     smem_bytes_per_cta    static + dynamic shared memory, without what the system reserves
+    tmem_bytes_per_cta    tensor memory that it allocates; CTAs that find none wait for others to free theirs
 
     Scalars or arrays that broadcast. Source: cuda_occupancy.h of CUDA 13.0 (granularities, block limits, launch check).
 
@@ -59,10 +62,11 @@ def occupancy(
     >>> int(occupancy(device("a100"), 256, 128, 49152).ctas_per_sm)
     2
     """
-    threads, registers, smem = np.broadcast_arrays(
+    threads, registers, smem, tmem = np.broadcast_arrays(
         _counts(threads_per_cta, "threads_per_cta", 1),
         _counts(registers_per_thread, "registers_per_thread", 0),
         _counts(smem_bytes_per_cta, "smem_bytes_per_cta", 0),
+        _counts(tmem_bytes_per_cta, "tmem_bytes_per_cta", 0),
     )
     schedulers = device.warp_schedulers_per_sm
     warps = _ceil(threads, 32)
@@ -76,14 +80,16 @@ def occupancy(
     asked = np.maximum(smem + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
     by_smem = device.max_smem_bytes_per_sm // _round_up(asked, device.smem_alloc_granularity_bytes)
     by_slots = np.full_like(warps, device.max_blocks_per_sm)
+    by_tmem = np.where(tmem > 0, device.tmem_bytes_per_sm // np.maximum(tmem, 1), by_slots)
 
     launchable = (
         (threads <= device.max_threads_per_block)
         & (registers <= device.max_registers_per_thread)
         & (smem <= device.max_smem_bytes_per_block)
+        & (tmem <= device.tmem_bytes_per_sm)
         & (registers_per_warp * _round_up(warps, schedulers) <= device.registers_per_sm)
     )
-    limits = np.stack([by_warps, by_registers, by_smem, by_slots])
+    limits = np.stack([by_warps, by_registers, by_smem, by_slots, by_tmem])
     ctas = np.where(launchable, limits.min(axis=0), 0)
     return Occupancy(
         ctas_per_sm=ctas,
@@ -91,6 +97,7 @@ def occupancy(
         by_registers=by_registers,
         by_smem=by_smem,
         by_slots=by_slots,
+        by_tmem=by_tmem,
         warps_per_cta=warps,
         warps_per_sm=ctas * warps,
         warp_share=ctas * warps / device.max_warps_per_sm,

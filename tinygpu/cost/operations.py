@@ -19,7 +19,7 @@ from tinygpu.cost.pieces import pieces
 from tinygpu.cost.relayouts import exchanged
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
 from tinygpu.language.heuristic import Heuristic
-from tinygpu.language.instruction import BulkTransfer, Elementwise, Transfer
+from tinygpu.language.instruction import BulkTransfer, CellLoad, Elementwise, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -110,6 +110,9 @@ class Operations:
                 tally.add("warp_instructions", times * self.warps * ceil_div(registers, 4))
                 if tally.chain["smem_loads"].same(0):
                     tally.wait("smem_loads")
+            case n.Load() if isinstance(s.instruction, CellLoad):  # one of each warp, and a wait for it
+                tally.add("warp_instructions", times * self.warps * 2)
+                tally.wait("smem_loads", times)
             case n.Load() if isinstance(s.instruction, Transfer):
                 shared = self.shared.get(s)
                 self._transfer(s.instruction, s.source, s.result.partition, tally, times, shared)
@@ -389,14 +392,14 @@ class Operations:
         flops = 2 * s.accumulator.shape[0] * s.accumulator.shape[1] * s.a.shape[1]
         tally.add("tensor_flops", times * flops)
         count = flops // (2 * m * nn * k)
-        if s.instruction.scope != "warpgroup":
+        if SMEM not in s.instruction.places:
             tally.add("warp_instructions", times * count)
             return
         # Operands come from SMEM: the rows of a for every instruction along n, the columns of b for every one along m.
         from_a = bytes_of(s.a) * (s.accumulator.shape[1] // nn) if s.a.memory is SMEM else expr(0)
         from_b = bytes_of(s.b) * (s.accumulator.shape[0] // m)
         tally.add("smem_load_wavefronts", times * ceil_div(from_a + from_b, WAVEFRONT_BYTES))
-        tally.add("warp_instructions", times * count * 4)
+        tally.add("warp_instructions", times * count * (4 if s.instruction.scope == "warpgroup" else 1))
 
 
 def _are_amounts(found: Any) -> bool:

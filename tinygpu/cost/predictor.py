@@ -125,7 +125,8 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     """
     shape = demand.shape
     resident = occupancy(
-        device, _whole(demand.threads_per_cta), _whole(demand.registers_per_thread), _whole(demand.smem_bytes_per_cta)
+        device, _whole(demand.threads_per_cta), _whole(demand.registers_per_thread), _whole(demand.smem_bytes_per_cta),
+        _whole(demand.tmem_bytes_per_cta),
     )
     rates = Rates.of(device, demand)
     sms, per_sm = device.sm_count, np.maximum(resident.ctas_per_sm, 1)

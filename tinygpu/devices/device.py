@@ -185,6 +185,11 @@ class Device:
         return self._integer("max_threads_per_block")
 
     @property
+    def tmem_bytes_per_sm(self) -> int:
+        """Tensor memory; 0 where there is none."""
+        return int(self.given("tmem_kb_per_sm").value or 0) * 1024
+
+    @property
     def warp_schedulers_per_sm(self) -> int:
         return self._integer("warp_schedulers_per_sm")
 
@@ -247,7 +252,7 @@ class Device:
             "sm_count",
         )
         out = {field: self._integer(field) for field in fields}
-        out["tmem_bytes_per_sm"] = int(self.given("tmem_kb_per_sm").value or 0) * 1024
+        out["tmem_bytes_per_sm"] = self.tmem_bytes_per_sm
         out["l2_bytes"] = self.l2_bytes
         out["l1_smem_bytes"] = int(self.number("l1_smem_unified_kb") * 1024)
         out["cc"] = self.cc

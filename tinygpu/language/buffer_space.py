@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinygpu.expressions import Expr, ceil_div, expr, maximum
+from tinygpu.expressions import Expr, ceil_div, expr, maximum, where
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.meeting import TURNS
 from tinygpu.language.memories import SMEM, TMEM, TMEM_LANES, Memory
@@ -17,6 +17,9 @@ BUFFER_ALIGN_BYTES = 128
 # Where rows are swizzled by the hardware: the widest atom (PTX ISA, "Swizzling Modes").
 SWIZZLED_ALIGN_BYTES = 1024
 TMEM_COLUMN_BYTES = TMEM_LANES * 4
+# PTX ISA, tcgen05.alloc: columns that are allocated at once.
+COLUMNS = (32, 64, 128, 256, 512)
+MOST_COLUMNS = COLUMNS[-1]
 
 
 def buffer_bytes(program: Program, body: tuple[n.Statement, ...], memory: Memory) -> Expr:
@@ -98,6 +101,18 @@ def _aligned(program: Program, size_bytes: Expr) -> Expr:
 def tmem_bytes(b: Buffer) -> Expr:
     """A buffer in TMEM takes whole columns of 128 lanes x 32 bits, whatever lanes it uses (PTX ISA, tcgen05.alloc)."""
     return b.stages * ceil_div(b.shape[-1] * b.dtype.bits, 32) * TMEM_COLUMN_BYTES
+
+
+def allocated_tmem_bytes(program: Program) -> Expr:
+    """Tensor memory of a CTA: columns are allocated in powers of two, 32 at least (PTX ISA, tcgen05.alloc)."""
+    columns = sum((tmem_bytes(b) for p in program.pipelines for b in p.buffers if b.memory is TMEM), expr(0))
+    if columns.same(0):
+        return columns
+    columns = columns // TMEM_COLUMN_BYTES
+    allocated = expr(MOST_COLUMNS)
+    for power in reversed(COLUMNS[:-1]):
+        allocated = where(columns <= power, power, allocated)
+    return where(columns > MOST_COLUMNS, columns, allocated) * TMEM_COLUMN_BYTES
 
 
 def barrier_bytes(program: Program, p: Pipeline) -> Expr:

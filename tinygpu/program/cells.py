@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tinygpu.language.buffer_space import TMEM_COLUMN_BYTES, allocated_tmem_bytes, tmem_bytes
 from tinygpu.language.memories import TMEM
 from tinygpu.program.program import Program
-
-# PTX ISA, tcgen05.alloc: powers of two from 32 to 512 columns.
-LEAST_COLUMNS, MOST_COLUMNS = 32, 512
-CELL_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +40,7 @@ def columns(program: Program) -> Columns | None:
         for b in p.buffers:
             if b.memory is TMEM:
                 pipeline = pipeline or p.name
-                width = -(-int(b.shape[-1]) * b.dtype.bits // CELL_BITS)
-                places[b.name] = CellPlace(end, width)
-                end += width * int(b.stages)
-    if not places:
-        return None
-    return Columns(pipeline, places, max(LEAST_COLUMNS, 1 << (end - 1).bit_length()))
+                width = int(tmem_bytes(b)) // TMEM_COLUMN_BYTES
+                places[b.name] = CellPlace(end, width // int(b.stages))
+                end += width
+    return Columns(pipeline, places, int(allocated_tmem_bytes(program)) // TMEM_COLUMN_BYTES) if places else None

@@ -205,7 +205,7 @@ def meter(case: Case, bench: Workbench) -> Finding:
     pairs = {
         "sectors_read": c.global_load_sectors - told[0],
         "sectors_written": c.global_store_sectors + c.global_atomic_sectors - told[1],
-        "wavefronts_read": c.shared_load_wavefronts,
+        "wavefronts_read": c.shared_load_wavefronts - _addresses(lines, verification),
         "wavefronts_written": c.shared_store_wavefronts,
     }
     for name, measured in pairs.items():
@@ -214,6 +214,13 @@ def meter(case: Case, bench: Workbench) -> Finding:
             where = f"{name.replace('_', ' ')} in {len(listed)} tiles of {found}"
             return Finding(f"{where}: {counted:,} by listing, {measured:,} by the emulator")
     return RIGHT
+
+
+def _addresses(lines: LineInfo, found: Verification) -> int:
+    """Wavefronts by which warps learn where the CTA's tensor memory begins, before the first statement."""
+    text = lines.kernel.ptx.splitlines()
+    own = (n for n in found.lines if n not in lines.lines and text[n - 1].strip().startswith("ld.shared.u32"))
+    return sum(found.lines[number].wavefronts for number in own)
 
 
 def _told(program: Program, lines: LineInfo, found: Verification) -> tuple[int, int]:
