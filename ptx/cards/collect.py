@@ -14,6 +14,8 @@ from tinygpu.ptx.cards.evidence import (
     mma,
     special,
     stmatrix,
+    tcgen05_ld,
+    tcgen05_mma,
     tma,
     unpack,
     warp,
@@ -24,7 +26,7 @@ from tinygpu.ptx.cards.specimen import Card
 
 FAMILIES: tuple[tuple[str, str], ...] = (
     ("Moves between memories", "Transfer, BulkTransfer"),
-    ("Matrices", "MatrixLoad, MatrixStore, MatrixMultiply"),
+    ("Matrices", "MatrixLoad, MatrixStore, MatrixMultiply, CellLoad"),
     ("Lanes and warps", "Shuffle, LaneRead, LaneShift, LaneCombine, Instruction"),
     ("Element by element", "Elementwise"),
 )
@@ -33,7 +35,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 @cache
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
-    products = (mma, wgmma, wgmma_registers)
+    products = (mma, wgmma, wgmma_registers, tcgen05_mma, tcgen05_ld)
     modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt, unpack)
     return tuple(card for module in modules for card in module.cards())
 

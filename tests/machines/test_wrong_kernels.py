@@ -36,6 +36,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "matmul_ampere": {"bm": 32, "bn": 32, "bk": 32},
     "matmul_skinny": {"bm": 16, "bn": 64, "bk": 64, "product": "mma.sync"},
     "matmul_basic_hopper": {"bm": 64, "bn": 32, "bk": 32, "stages": 2},
+    "matmul_basic_blackwell": {"bn": 32, "bk": 32, "stages": 2, "piece": 16},
     "matmul_hopper": {"bm": 64, "bn": 32, "bk": 32, "schedule": "single", "split_k": 1},
 }
 RESULT = re.compile(r"max\.NaN\.f32 (%r\d+), (%r\d+), 0f00000000;")
@@ -53,6 +54,7 @@ class Subject:
         return verify(replace(self.kernel, ptx=ptx), self.machine, self.problem, orders=("late",))
 
 
+ON_BLACKWELL = ("matmul_basic_blackwell",)
 ON_HOPPER = ("matmul_skinny", "matmul_basic_hopper", "matmul_hopper")
 
 
@@ -65,7 +67,8 @@ def subject(name: str) -> Subject:
     sizes |= {"group": 32} if "group" in sizes else {}
     options = {"activation": "relu", "with_bias": True} if issubclass(machine, Epilogue) else {}
     problem = machine.problem(**sizes, options=options)
-    space = build_space(machine, problem, device("h100" if name in ON_HOPPER else "a100"))
+    on = "b200" if name in ON_BLACKWELL else "h100" if name in ON_HOPPER else "a100"
+    space = build_space(machine, problem, device(on))
     (point,) = space.space.restrict(FIXED.get(name, {})).sample(1, np.random.default_rng(0))
     return Subject(machine, problem, build(space.program(point), problem, point, SolverCache()).kernel)
 

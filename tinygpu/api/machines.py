@@ -34,6 +34,7 @@ SHIPPED: Mapping[str, str] = {
     "matmul_skinny": "tinygpu.machines.matmul_skinny:MatmulSkinny",
     "matmul_basic_hopper": "tinygpu.machines.matmul_basic_hopper:MatmulBasicHopper",
     "matmul_hopper": "tinygpu.machines.matmul_hopper:MatmulHopper",
+    "matmul_basic_blackwell": "tinygpu.machines.matmul_basic_blackwell:MatmulBasicBlackwell",
     "softmax": "tinygpu.machines.softmax:Softmax",
     "rms_norm": "tinygpu.machines.norm:RmsNorm",
     "layer_norm": "tinygpu.machines.norm:LayerNorm",

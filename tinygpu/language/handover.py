@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from tinygpu.expressions import Expr, expr, symbol
+from tinygpu.language.committed import check_committed
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.program import nodes as n
@@ -35,6 +36,7 @@ def check_handover(program: Program) -> None:
             _check_slots(program, pipeline, produces, consumes)
             _check_order(program, pipeline)
     _check_products(program)
+    check_committed(program)
     for pipeline in program.pipelines:
         _check_one_completion(program, pipeline)
         if pipeline.completion == "mbarrier":
@@ -197,7 +199,7 @@ def _check_products(program: Program) -> None:
     through another proxy.
     """
     for s in walk(program.body):
-        if not isinstance(s, n.Multiply) or s.token is None or s.token.completion != "wgmma group":
+        if not isinstance(s, n.Multiply) or s.token is None:
             continue
         for operand in (s.a, s.b):
             name = operand.name.split(".")[0]

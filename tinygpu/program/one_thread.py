@@ -46,11 +46,12 @@ def by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:
         if pipeline.completion in HANDED_OVER and not read_by_commit(s.body, pipeline):
             return False
     numbers = {s.value.name for s in walk(mine) if isinstance(s, n.Uniform)}
-    issued = [s for s in leaves(mine) if not s.defines and not {t.name for t in s.writes} <= numbers]
-    return bool(issued) and all(map(_issued, issued))
+    done = [s for s in leaves(mine) if not s.defines and not {t.name for t in s.writes} <= numbers]
+    return bool(done) and all(map(issued, done))
 
 
-def _issued(s: n.Statement) -> bool:
+def issued(s: n.Statement) -> bool:
+    """Whether one thread issues a statement: a bulk copy, a product into tensor memory, or the beginning of its sums."""
     if isinstance(s, n.Copy):
         return isinstance(s.instruction, BulkTransfer)
     begins = isinstance(s, n.Constant) and s.result.memory is TMEM

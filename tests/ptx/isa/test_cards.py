@@ -48,9 +48,9 @@ def test_the_index_lists_every_card_once() -> None:
 
 
 def test_a_card_that_does_not_exist_is_refused_with_the_list() -> None:
-    said = r"^there is no card 'tcgen05\.mma'; there are ld\.global, .*, trunc, unpack, pack$"
+    said = r"^there is no card 'wmma\.mma'; there are ld\.global, .*, trunc, unpack, pack$"
     with pytest.raises(ValueError, match=said):
-        card("tcgen05.mma")
+        card("wmma.mma")
 
 
 def test_check_names_every_page_that_differs(

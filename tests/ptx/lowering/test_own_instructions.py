@@ -149,8 +149,9 @@ def same(self: Any, *_: Any) -> Any:
 COPY = {"reads": GMEM, "writes": SMEM, "label": "own"}
 PRODUCT = {"label": "own", "shape": same, "fragments": same, "accumulator": same, "text": same}
 ALL_IN_RMEM = (
-    "a MatrixMultiply is of a warp with all in RMEM, completed at once, or of a warpgroup with b in SMEM, a in SMEM or "
-    "RMEM and c in RMEM, completed by wgmma group"
+    "a MatrixMultiply is of a warp with all in RMEM, completed at once, of a warpgroup with b in SMEM, a in SMEM or "
+    "RMEM and c in RMEM, completed by wgmma group, or of a thread with a and b in SMEM and c in TMEM, completed by "
+    "tcgen05 commit"
 )
 
 

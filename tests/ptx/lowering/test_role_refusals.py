@@ -186,13 +186,6 @@ def refused_whole(program: Program, name: str, **point: object) -> str:
     return str(refused.value)
 
 
-def test_what_has_no_lowering_is_refused_before_anything_is_written() -> None:
-    assert refused_whole(completed(of("OneTileRoles"), "tcgen05 commit"), "OneTileRoles") == (
-        "OneTileRoles is not lowered: a pipeline is completed by tcgen05 commit; kernels are written for "
-        "instructions that are not traced only"
-    )
-
-
 def test_a_role_does_not_drain_what_it_fills_by_tma() -> None:
     assert refused_whole(in_one_role(of("OneTileRoles")), "OneTileRoles") == (
         "role producer produces ring by TMA and consumes it itself; give it to another role"

@@ -15,6 +15,7 @@ from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.machines.attention_hopper import AttentionHopper
 from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_basic_blackwell import MatmulBasicBlackwell
 from tinygpu.machines.matmul_basic_hopper import MatmulBasicHopper
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
@@ -170,7 +171,7 @@ def two_rings(produced: str, consumed: str) -> type[Machine]:
 @cache
 def _protocol(machine: type[Machine], sizes: tuple[int, ...], of: tuple[tuple[str, Any], ...]) -> sync.Protocol:
     problem = machine.problem(**dict(zip(machine.dim_names(), sizes, strict=True)))
-    space = build_space(machine, problem, device("h100"))
+    space = build_space(machine, problem, device("b200" if machine is MatmulBasicBlackwell else "h100"))
     point: dict[str, Any] = dict(of)
     if set(point) != set(space.space.names):  # else also what no constraint admits: it is lowered as well
         (point,) = space.space.restrict(point).sample(1, np.random.default_rng(0))
@@ -198,6 +199,10 @@ AMPERE: dict[str, Any] = {
 SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "basic hopper": (
         MatmulBasicHopper, SMALL, {"bm": 64, "bn": 32, "bk": 32, "raster": 1, "swizzle": 32, "vc": 1, "stages": 3},
+    ),
+    "basic blackwell": (
+        MatmulBasicBlackwell, SMALL,
+        {"bn": 32, "bk": 32, "stages": 3, "tiles": 2, "raster": 1, "swizzle": 32, "piece": 16, "vc": 8},
     ),
     "hopper": (MatmulHopper, SMALL, HOPPER),
     "hopper, deep": (MatmulHopper, SMALL, HOPPER | {"stages": 7}),

@@ -239,9 +239,8 @@ def test_warps_of_roles_are_apart(machine: type[Machine]) -> None:
         ),
         (
             MatmulTwoCta,
-            "MatmulTwoCta is not lowered: a pipeline is completed by tcgen05 commit, tma is cp.async.bulk.tensor, mma is "
-            "tcgen05.mma and ld is tcgen05.ld; kernels are written for instructions that are not "
-            "traced only",
+            "MatmulTwoCta is not lowered: tma is cp.async.bulk.tensor, mma is tcgen05.mma and ld is tcgen05.ld; kernels "
+            "are written for instructions that are not traced only",
         ),
     ],
 )

@@ -1,0 +1,69 @@
+"""What kernels around tcgen05 share: tensor memory for one warpgroup, operands and their descriptors, reading back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tinygpu.ptx.cards.evidence.wgmma_kernels import Image
+from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
+
+BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", "tcgen05.fence::after_thread_sync;"
+ALLOCATE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s+{}], {};"
+FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 {}, {};"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Columns of tensor memory that the first warp of 128 threads allocates and frees.
+
+    at       bytes in shared memory of a barrier, and 8 behind it of the address
+    address  register that has it in all threads; the one behind it is that of the warp's own lanes
+    """
+
+    at: int
+    columns: int
+    address: int
+    allocate: str = ALLOCATE
+    free: str = FREE
+    lanes: str = "shl.b32 {0}, {0}, 21;"
+
+    def begin(self) -> Iterator[str]:
+        base, own = f"%r{self.address}", f"%r{self.address + 1}"
+        yield "setp.ne.u32 %p1, %t, 0;"
+        yield f"@!%p1 mbarrier.init.shared.b64 [%s+{self.at}], 1;"
+        yield "setp.ge.u32 %p2, %t, 32;"
+        yield "bar.warp.sync -1;"
+        yield "@%p2 bra $allocated;"
+        yield self.allocate.format(self.at + 8, self.columns)
+        yield "$allocated:"
+        yield from (BEFORE, "bar.sync 0;", AFTER)
+        yield f"ld.shared.u32 {base}, [%s+{self.at + 8}];"
+        yield f"shr.u32 {own}, %t, 5;"
+        yield self.lanes.format(own)
+        yield f"add.u32 {own}, {own}, {base};"
+
+    def end(self) -> Iterator[str]:
+        yield from (BEFORE, "bar.sync 0;", AFTER, "@%p2 bra $freed;")
+        yield self.free.format(f"%r{self.address}", self.columns)
+        yield "$freed:"
+
+
+def described(image: Image, to: str, first: int, code: int = 0, further: int = 0) -> Iterator[str]:
+    """The descriptor of an instruction's operand, `further` bytes behind the start; `code` of another swizzle."""
+    word = Tcgen05Mma().descriptor(image.swizzle_bytes, image.rows * image.swizzle_bytes, image.blocks > 1) >> 32
+    if code:
+        word = word & 0x1FFFFFFF | code << 29
+    low = image.rows * image.swizzle_bytes // 16 if image.blocks > 1 else 1
+    yield f"add.u32 %r{first}, %s, {image.at + image.start + further};"
+    yield f"shr.u32 %r{first}, %r{first}, 4;"
+    yield f"or.b32 %r{first}, %r{first}, {low << 16:#x};"
+    yield f"mov.b32 %r{first + 1}, {word:#010x};"
+    yield f"mov.b64 {to}, {{%r{first}, %r{first + 1}}};"
+
+
+def waited(at: int) -> Iterator[str]:
+    """All threads wait until the barrier's first phase has completed."""
+    yield "$wait:"
+    yield f"mbarrier.try_wait.parity.shared::cta.b64 %p4, [%s+{at}], 0;"
+    yield "@!%p4 bra $wait;"

@@ -1,0 +1,199 @@
+"""Evidence for the rules of tcgen05.mma: the spellings that were tried, kernels around one product, illegal twins."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tinygpu.dtypes import dtype
+from tinygpu.expressions import symbol
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, FREE, Frame, described, waited
+from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments, right_factor, right_operand
+from tinygpu.ptx.cards.specimen import (
+    TARGETS,
+    WRONG_VALUES,
+    Card,
+    Field,
+    Guarantee,
+    Specimen,
+    Twin,
+    Variant,
+    exists_on,
+    markdown_table,
+    swizzled_operand,
+)
+from tinygpu.ptx.isa.tcgen05_mma import K_BYTES, KINDS, MOST_COLUMNS, ROWS, Tcgen05Mma
+
+_COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{}];"
+
+
+def variants() -> Iterator[Variant]:
+    """Every kind, with operands of the right and of other forms, for every target."""
+    for target, _ in TARGETS:
+        exists = exists_on(Tcgen05Mma(), target)
+        kinds = [k.name for k in KINDS]
+        for kind, group, d in itertools.product((*kinds, "f32", "f64"), (0, 1, 3), ("[%r0]", "%r0", "[0]")):
+            text = f"tcgen05.mma.cta_group::{group}.kind::{kind} {d}, %d0, %d1, 0x08040010, %p0;"
+            yield Variant(text, target, exists and kind in kinds and (group, d) == (1, "[%r0]"))
+
+
+def specimen(
+    title: str,
+    n: int = 16,
+    kinds: tuple[str, str] = ("f16", "f16"),
+    swizzle: int = 32,
+    *,
+    transposed: bool = False,
+    columns: int = 0,
+    steps: tuple[int, int] = (K_BYTES, K_BYTES),
+    code: int = 0,
+    said: int = 0,
+    proxy: str = "fence.proxy.async.shared::cta;",
+    begins: str = "setp.ne.u32 %p3, 0, 0;",
+    commit: str = _COMMIT,
+    after: str = AFTER,
+    overwrites: str = "",
+    free: str = FREE,
+) -> Specimen:
+    """A warpgroup lays out two operands, one thread has them multiplied, and each thread reads its row of the sums.
+
+    swizzle     bytes of a row of a, and of b where it is contiguous along k; each 32 bytes are an instruction's
+    transposed  b is contiguous along n: of rows of `columns` the second instruction's are multiplied
+    steps       bytes from one instruction's a and b to the next one's along k
+    code        of the swizzle of a, where it is not the one of its rows
+    said        columns in the instruction descriptor, where it says others
+    begins      whether something was added up before the first instruction
+    overwrites  what stands behind the commit
+    """
+    wide = dtype(kinds[0]), dtype(kinds[1])
+    sums = Tcgen05Mma().accumulator(*wide).name
+    a = Image("a", kinds[0], ROWS, 32 if transposed else swizzle, 0)
+    b = right_operand(kinds[1], n, swizzle, a.size, transposed, columns)
+    d = [f"%r{i}" for i in range(n)]
+    frame = Frame(a.size + b.size, max(32, 1 << (n - 1).bit_length()), n, free=free)
+    lines = [*a.written(n + 2), *b.written(n + 2), proxy, *frame.begin(), "@%p1 bra $issued;", begins]
+    instruction = Tcgen05Mma(said or n)
+    for number in range(a.swizzle_bytes // K_BYTES):
+        lines += described(a, "%d0", n + 2, code, number * steps[0])
+        lines += described(b, "%d1", n + 2, 0, number * steps[1])
+        lines += [instruction.issue(*wide, f"%r{n}", "%d0", "%d1", (False, transposed), "%p3")]
+        lines += ["setp.eq.u32 %p3, 0, 0;"]
+    lines += [f"add.u32 %r{n + 2}, %s, {frame.at};", commit.format(f"%r{n + 2}"), overwrites, "$issued:"]
+    lines += [*waited(frame.at)] if commit else ["bar.sync 0;"]
+    lines += [after]
+    for column in range(0, n, 16):
+        loaded = ", ".join(d[column : column + 16])
+        lines.append(f"tcgen05.ld.sync.aligned.32x32b.x16.b32 {{{loaded}}}, [%r{n + 1}+{column}];")
+    lines.append("tcgen05.wait::ld.sync.aligned;")
+    lines += [*fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
+
+    def meaning(x: Any, y: Any) -> Any:
+        return a.matrix(x).astype(np.float64) @ right_factor(b, y, n, transposed, columns)
+
+    fields = (a.field, b.field, Field("out", sums, n, "out"))
+    body = "\n".join(line for line in lines if line)
+    size = frame.at + 16
+    return Specimen(title, body, fields, meaning, 100, (8, 6), 128, size, (), 1024, 1, True)
+
+
+def _table() -> tuple[tuple[str, str], ...]:
+    rows = []
+    for kind in KINDS:
+        bits = dtype(next(iter(kind.codes))).bits
+        majors = "k, m or n" if bits <= 16 else "k"
+        columns = f"16 to {MOST_COLUMNS}, in steps of 16"
+        on = ", ".join(f"sm_{cc}" for cc in kind.targets)
+        rows.append((f"`kind::{kind.name}`", ", ".join(kind.codes), kind.accumulator, 256 // bits, columns, majors, on))
+    titles = ("kind", "a and b", "accumulator", "K", "columns N", "contiguous along", "on")
+    return (("Kinds", markdown_table(titles, rows)),)
+
+
+def cards() -> Iterator[Card]:
+    """The card of tcgen05.mma."""
+    instruction = Tcgen05Mma(symbol("n"))
+    f16, s8, tf32 = dtype("f16"), dtype("s8"), dtype("tf32")
+    target = instruction.target_rule()
+    floats, integers = (instruction.target_rule_for(kind, kind) for kind in (f16, s8))
+    operands = instruction.operand_rules(swizzled_operand(tf32, "a"), swizzled_operand(tf32, "b"))
+    step_a, step_b, widths, major = operands
+    label = instruction.label
+    exists = Guarantee(f"{label} types", "operand types are one of the table's pairs", "assembler")
+    lanes = Guarantee(f"{label} lanes", "the accumulator begins at lane 0, and row r is in lane r", "emulator")
+    begins = Guarantee(f"{label} begins", "the first product overwrites what is in the columns", "emulator")
+    layout = Guarantee(f"{label} layout", "the descriptors name the swizzle in which the operands lie", "emulator")
+    proxy = Guarantee(
+        f"{label} proxy", "who wrote the operands by st.shared fences its writes for the asynchronous proxy", "emulator"
+    )
+    waits = Guarantee(f"{label} completion", "a commit is waited for before the sums are read", "emulator")
+    kept = Guarantee(f"{label} slot", "the operands stay as they are until the commit has arrived", "emulator")
+    fence = Guarantee(f"{label} fence", "tcgen05.fence::after_thread_sync stands behind the wait", "emulator")
+    freed = Guarantee(f"{label} columns", "columns that were allocated are freed before the CTA ends", "emulator")
+    good = specimen("tcgen05.mma: 128 x 16 of f16")
+    integer = specimen("tcgen05.mma: 128 x 32 of s8", 32, ("s8", "s8"))
+    two = "tcgen05.mma: two instructions along k, {} bytes apart"
+    rows = "tcgen05.mma: columns {} to {} of 96, in rows along n"
+    wide, long = (specimen(rows.format(n, 2 * n - 1), n, swizzle=64, transposed=True, columns=96) for n in (32, 48))
+    single = specimen("tcgen05.mma: 128 x 16 of tf32", 16, ("tf32", "tf32"))
+    across = specimen("tcgen05.mma: tf32, b as if contiguous along n", 16, ("tf32", "tf32"))
+    word = f"{Tcgen05Mma(16).instruction_descriptor(tf32, tf32, (False, False)):#010x}"
+    turned = f"{Tcgen05Mma(16).instruction_descriptor(tf32, tf32, (False, True)):#010x}"
+    adding = "setp.eq.u32 %p3, 0, 0;"
+    elsewhere = good.respelled("kind::f16 [%r16]", "kind::f16 [%r16+2097152]")
+    early = specimen("tcgen05.mma: a overwritten at once", overwrites="st.shared.b32 [%s], %t;")
+    twins = (
+        Twin(target.name, "assembler", good, replace(good, target=90), "tcgen05"),
+        Twin(floats.name, "emulator", good, specimen("tcgen05.mma: 264 columns", said=264), "N is 264"),
+        Twin(
+            integers.name, "emulator", integer, specimen("tcgen05.mma: 40 columns", 32, ("s8", "s8"), said=40),
+            "N is 40",
+        ),
+        Twin(exists.name, "assembler", good, good.respelled("kind::f16", "kind::f32"), "kind::f32"),
+        Twin(
+            step_a.name, "emulator", specimen(two.format(32), swizzle=64),
+            specimen(two.format("of a 16"), swizzle=64, steps=(16, 32)), WRONG_VALUES,
+        ),
+        Twin(
+            step_b.name, "emulator", specimen(two.format(32), swizzle=64),
+            specimen(two.format("of b 16"), swizzle=64, steps=(32, 16)), WRONG_VALUES,
+        ),
+        Twin(widths.name, "emulator", wide, long, "bytes along N from byte"),
+        Twin(major.name, "emulator", single, across.respelled(word, turned), "N-major with 32-bit elements"),
+        Twin(lanes.name, "emulator", good, elsewhere, "at lane 32"),
+        Twin(
+            begins.name, "emulator", good, specimen("tcgen05.mma: adds at once", begins=adding),
+            "a value that was never initialised",
+        ),
+        Twin(layout.name, "emulator", good, specimen("tcgen05.mma: a as if 64 bytes wide", code=4), WRONG_VALUES),
+        Twin(proxy.name, "emulator", good, specimen("tcgen05.mma: no proxy fence", proxy=""), "fence.proxy.async"),
+        Twin(
+            waits.name, "emulator", good, specimen("tcgen05.mma: not waited for", commit=""),
+            "reads lanes 0 to 31, columns 0 to 15",
+        ),
+        Twin(kept.name, "emulator", good, early, "may still be reading"),
+        Twin(
+            fence.name, "emulator", good, specimen("tcgen05.mma: no fence behind the wait", after=""),
+            "tcgen05.fence::after_thread_sync is missing after the wait",
+        ),
+        Twin(freed.name, "emulator", good, specimen("tcgen05.mma: columns are kept", free=""), "the CTA exits with"),
+    )  # fmt: skip
+    yield Card(
+        name="tcgen05.mma",
+        instruction=instruction,
+        operands=(
+            ("a (128 x k)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes; k is 32 bytes", "see the table"),
+            ("b (k x n)", "SMEM", "the same", "of the same kind; of kind::f16 the same type"),
+            ("c (128 x n)", "TMEM", "row r in lane r, a column of 32 bits for each of n", "f32 or s32"),
+        ),
+        rules=(target, floats, integers, *operands),
+        guarantees=(exists, lanes, begins, layout, proxy, waits, kept, fence, freed),
+        meaning="c += a.astype(accumulator) @ b.astype(accumulator)",
+        cost="2 m n k operations of the tensor cores (`tensor_flops`), and the operands' bytes from SMEM",
+        example=good,
+        twins=twins,
+        variants=variants,
+        pictures=_table,
+    )
