@@ -51,7 +51,7 @@ def by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:
 
 
 def issued(s: n.Statement) -> bool:
-    """Whether one thread issues a statement: a bulk copy, a product into tensor memory, or the beginning of its sums."""
+    """Whether one thread issues a statement: a bulk copy, a product into tensor memory, or where its sums begin."""
     if isinstance(s, n.Copy):
         return isinstance(s.instruction, BulkTransfer)
     begins = isinstance(s, n.Constant) and s.result.memory is TMEM
