@@ -1,4 +1,4 @@
-"""Matmul with weights of 4 bits, y = x @ (w * scales), a scale for each group of weights along k, on mma.sync.
+"""Matmul with weights of 4 bits, y = x @ ((w - zeros) * scales), groups of them along k scaled together, on mma.sync.
 
 Weights stay packed until they are fragments: cp.async brings them into a ring of shared memory two to a byte, beside x
 and the scales of the stage's group. In which order tensor cores take k does not matter, if both factors have the same:
@@ -11,16 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tinygpu.language import (
     AccessPattern,
-    Dim,
     E,
-    Input,
     Layout,
-    Machine,
-    Output,
     Param,
     Partition,
     Require,
@@ -30,23 +24,17 @@ from tinygpu.language import (
     ceil_div,
     symbol,
 )
-from tinygpu.machines.operands import RESULTS, copied, of
+from tinygpu.machines.grouped_weights import GroupedWeights
+from tinygpu.machines.operands import copied
 from tinygpu.ptx import isa
 
-KINDS, GROUPS = ("f16", "bf16"), (32, 64, 128)  # of x; weights along k that share a scale
 CHUNK = 32  # of k: four lanes of eight neighbours, which are the fragments of two products
 
 
-class MatmulW4(Machine):
-    """y = x @ (w * scales): weights of 4 bits, unpacked in registers, a scale for each group of them along k"""
+class MatmulW4(GroupedWeights):
+    """y = x @ ((w - zeros) * scales): weights of 4 bits, unpacked in registers, scaled in groups along k"""
 
-    m, n, k, group = Dim(), Dim(), Dim(), Dim(*GROUPS)
-    groups = Dim(follows=lambda k, group: (k + group - 1) // group)
-    x = Input(KINDS, m, k)
-    w = Input(("s4", "u4", "e2m1"), k, n, majors=("col",))
-    scales = Input({kind: (kind,) for kind in KINDS}, groups, n, follows=x)
-    y = Output(of(RESULTS, *KINDS), m, n, follows=x)
-
+    m, n, k, group = GroupedWeights.m, GroupedWeights.n, GroupedWeights.k, GroupedWeights.group
     bm, bn, bk = Param(16, 32, 64, 96, 128, 192, 256), Param(32, 64, 128, 192, 256), Param(32, 64, 128)
     warps_m, warps_n, stages = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 3, 4, 5)
     vx, vw, vs, vy = Param(1, 2, 4, 8), Param(2, 8, 16, 32), Param(1, 2, 4, 8), Param(1, 2)
@@ -90,18 +78,23 @@ class MatmulW4(Machine):
         x_stage, s_stage = p.smem(kind, (bm, bk), layout=self.layout_x), p.smem(kind, one, layout=self.layout_s)
         w_stage = p.smem(self.w.dtype, (bk, bn), contiguous=0, layout=self.layout_w)
         tiles = p.grid((self.m, bm), (self.n, bn), raster=self.raster, slices=self.split_k)
-        stages = p.pipeline("ring", self.stages, x=x_stage, w=w_stage, s=s_stage)
+        z_stage = {"z": p.smem(kind, one)} if self.with_zeros else {}
+        stages = p.pipeline("ring", self.stages, x=x_stage, w=w_stage, s=s_stage, **z_stage)
         with tiles as (i, j), stages as ring, p.role("all", warps=warps):
             with p.loop(self.k, step=bk, divided=True) as kk, ring.produce() as f:
                 p.copy(self.copy_x, self.x.tile(i, kk, shape=(bm, bk)), f.x, who_x)
                 p.copy(self.copy_w, self.w.tile(kk, j, shape=(bk, bn)), f.w, who_w)
-                p.copy(self.copy_s, self.scales.tile(kk // self.group, j, shape=(1, bn)), f.s, who_s)
+                p.copy(self.copy_s, self.scales.tile(kk // self.group, j, shape=one), f.s, who_s)
+                if self.with_zeros:
+                    p.copy(self.copy_s, self.zeros.tile(kk // self.group, j, shape=one), f.z, who_s)
             total = p.full(t.c, "f32")
             with p.loop(self.k, step=bk, divided=True), ring.consume() as f:
                 scales = p.load(self.get_scale, f.s, held_w.along(1))
+                zeros: Any = p.load(self.get_scale, f.z, held_w.along(1)) if self.with_zeros else None
                 with p.unroll(bk, step=CHUNK) as kt:
                     x: Any = p.load(self.get, f.x.window((0, kt), (bm, CHUNK)), held_x)
-                    w: Any = p.cast(p.load(self.get, f.w.window((kt, 0), (CHUNK, bn)), held_w), kind) * scales
+                    w: Any = p.cast(p.load(self.get, f.w.window((kt, 0), (CHUNK, bn)), held_w), kind)
+                    w = (w - zeros if self.with_zeros else w) * scales
                     # of eight neighbours the first four are of one product, the others of the next
                     x = x.split(1, (4, 2, 2, 2)).permute(0, 2, 3, 1, 4).merge(1, 2, 3, 4)
                     w = w.split(0, (4, 2, 2, 2)).permute(1, 2, 0, 3, 4).merge(0, 1, 2, 3)
@@ -111,9 +104,3 @@ class MatmulW4(Machine):
                         p.multiply(self.mma, total, a, p.relayout(w.window((half, 0), (t.k, bn)), t.b))
             with p.fix_up(self.add, self.leave, self.take, total) as y:
                 p.store(self.st, self.y.tile(i, j, shape=(bm, bn)), p.cast(y, self.y.dtype))
-
-    @staticmethod
-    def reference(x: Any, w: Any, scales: Any) -> Any:
-        group = next(g for g in GROUPS if -(-len(w) // g) == len(scales))
-        wide = w.astype(x.dtype) * np.repeat(scales, group, axis=0)[: len(w)]
-        return x.astype(np.float32) @ wide.astype(x.dtype).astype(np.float32)

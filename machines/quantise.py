@@ -111,21 +111,30 @@ class QuantiseFp4(Quantised):
 
 
 class Dequantise(Blocks):
-    """y = q * scales: every element by the scale of its block"""
+    """y = q * scales, or (q - zeros) * scales: every element by the scale, and the zero point, of its block"""
 
     q = Input(("s8", "e4m3", "e5m2", "s4", "e2m1"), Blocks.m, Blocks.n)
-    scales = Input("f32", Blocks.m, Blocks.blocks)
+    scales, zeros = Input("f32", Blocks.m, Blocks.blocks), Input("f32", Blocks.m, Blocks.blocks)
     y = Output(KINDS, Blocks.m, Blocks.n)
+    with_zeros = Option(False, True)
+
+    @classmethod
+    def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
+        return name != "zeros" or bool(options["with_zeros"])
 
     def program(self, p: Tracer) -> None:
         tile, apart, who = self.held()
         with p.grid((self.m, tile[0]), (self.n, tile[1])) as (i, j), p.role("all", warps=self.warps):
-            q = p.cast(p.load(self.ld, self.q.tile(i, j, shape=tile), who), "f32").split(1, apart)
-            window = self.scales.tile(i, j // self.block, shape=(tile[0], apart[0]))
-            held: Any = q.partition
-            scales = p.load(self.ld_one, window, held.reduced(2).squeeze(2))
+            q: Any = p.cast(p.load(self.ld, self.q.tile(i, j, shape=tile), who), "f32").split(1, apart)
+            at, held = (i, j // self.block), q.partition.reduced(2).squeeze(2)
+            if self.with_zeros:
+                q = q - p.load(self.ld_one, self.zeros.tile(*at, shape=(tile[0], apart[0])), held).unsqueeze(2)
+            scales = p.load(self.ld_one, self.scales.tile(*at, shape=(tile[0], apart[0])), held)
             p.store(self.st, self.y.tile(i, j, shape=tile), p.cast((q * scales.unsqueeze(2)).merge(1, 2), self.y.dtype))
 
     @staticmethod
-    def reference(q: Any, scales: Any, block: int) -> Any:
-        return q.astype(np.float32) * np.repeat(scales, block, axis=1)[:, : q.shape[1]]
+    def reference(q: Any, scales: Any, block: int, with_zeros: bool, zeros: Any = 0) -> Any:
+        wide = q.astype(np.float32)
+        if with_zeros:
+            wide = wide - np.repeat(zeros, block, axis=1)[:, : q.shape[1]]
+        return wide * np.repeat(scales, block, axis=1)[:, : q.shape[1]]

@@ -37,7 +37,8 @@ def scaled(rng: random.Random, seed: int) -> Any:
     n = rng.choice((2, 30, 64, 130, 256, 300, 1000))  # pairs share a byte in rows of 4 bits
     block = rng.choice((16, 32, 64, 128, 256))
     types = {"q": rng.choice(("s8", "e4m3", "e5m2", "s4", "e2m1"))} if seed % 4 == 3 else {"x": rng.choice(KINDS)}
-    return machine.problem(m=rng.randint(1, 20), n=n, dtypes=types, options={"block": block})
+    zeros = {"with_zeros": rng.random() < 0.5} if machine is quantise.Dequantise else {}
+    return machine.problem(m=rng.randint(1, 20), n=n, dtypes=types, options={"block": block, **zeros})
 
 
 @pytest.mark.parametrize("seed", range(40))
