@@ -142,7 +142,7 @@ def alike(objective: PredictedTime, result: Result, point: Point) -> tuple[int, 
     columns = {name: np.asarray(column)[rows] for name, column in history.columns.items()}
     index = objective.space.structure_index(point)
     wanted = division(objective.space, index, {a: int(point[a]) for a in objective.space.traces[index].axes})
-    same = (judge(objective, columns, len(rows))[1] == wanted).all(axis=1)
+    same = (divisions(objective, columns, len(rows)) == wanted).all(axis=1)
     differ = tuple(n for n, c in columns.items() if n in point and np.any(c[same] != point[n]))
     others = int(np.count_nonzero(same)) - 1
     return max(others, 0), differ
@@ -157,11 +157,18 @@ def judge(
     objective: PredictedTime, columns: Columns, rows: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """(rows,) strains and (rows, 3) divisions of many candidates."""
-    strains, kinds = np.full(rows, np.inf), np.zeros((rows, 3), dtype=np.int64)
+    strains = np.full(rows, np.inf)
     for index, mask, chosen in objective.by_structure(columns, rows):
         strains[mask] = strain_of(objective.space, index, chosen, objective.predict(index, chosen))
+    return strains, divisions(objective, columns, rows)
+
+
+def divisions(objective: PredictedTime, columns: Columns, rows: int) -> NDArray[np.int64]:
+    """(rows, 3) how many candidates divide the work."""
+    kinds = np.zeros((rows, 3), dtype=np.int64)
+    for index, mask, chosen in objective.by_structure(columns, rows):
         kinds[mask] = division(objective.space, index, chosen)
-    return strains, kinds
+    return kinds
 
 
 def division(space: MachineSpace, index: int, chosen: Mapping[str, Any]) -> NDArray[np.int64]:

@@ -38,13 +38,14 @@ from tinygpu.ptx.verification.inputs import Inputs, arguments, banks, workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.plan import Run, plan
 from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, why_not_run
+from tinygpu.ptx.verification.shortened import shortened
 from tinygpu.ptx.verification.trial import Trial, draw
 from tinygpu.seeds import check_seed
 
 # CPU time that one kernel's verification takes at most, where its first run does not take longer.
 CPU_SECONDS = 60.0
 # The same for CTAs of the problem itself, where there are several: the first of them has the largest offsets.
-SAMPLED_CPU_SECONDS = 10.0
+SAMPLED_CPU_SECONDS = 4.0
 
 
 class RefusedText(ValueError):
@@ -141,7 +142,8 @@ def verify(
         budget.left_out.append(f"CTAs of the problem itself: {why}")
     elif thorough and runs[0].problem != problem and not ended():
         tried = [t.amplitude for (_, inputs), t in trials.items() if inputs == "integers"]
-        checks += _sampled(kernel, code, machine, problem, seed, budget, lines, min(tried, default=None))
+        most, small = min(tried, default=None), runs[0].problem
+        checks += _sampled(kernel, code, machine, problem, small, seed, budget, lines, most)
     counted = (first.counters, first.lines) if first is not None else (None, {})
     return Verification(kernel.name, runs[0].problem, tuple(checks), counted[0], counted[1], tuple(budget.left_out))
 
@@ -181,33 +183,40 @@ def _sampled(
     code: PreparedKernel,
     machine: type[Machine],
     problem: Problem,
+    small: Problem,
     seed: int,
     budget: _Budget,
     lines: LineInfo | None,
     at_most: int | None,
 ) -> list[Check]:
-    """Checks of CTAs of the problem itself, as many as the budget allows and the memory holds together."""
-    together: list[Chosen] = []
-    rounds = 0
+    """Checks of CTAs of the problem itself, as many as the budget allows and the memory holds together.
+
+    small  a derived problem: its loops are run where those of the problem itself are longer
+    """
     if _knows_places(kernel, machine, problem):
         unknown = "their results hang on where they lie, which no window shows"
         budget.left_out.append(f"CTAs of the problem itself: {unknown}")
         return []
-    for chosen in chosen_clusters(kernel, problem):
-        large = why_not_run(kernel, machine, problem, [chosen])
+    posed = shortened(kernel, machine, problem, small) or problem
+    fewer = " and ".join(f"{d}={size:,} of {problem.dim[d]:,}" for d, size in posed.dims if size != problem.dim[d])
+    together: list[Chosen] = []
+    rounds = 0
+    for chosen in chosen_clusters(kernel, posed):
+        large = why_not_run(kernel, machine, posed, [chosen])
         if large:
             budget.left_out.append(f"{chosen}: {large}")
-        elif budget.allows(str(chosen), rounds + chosen.rounds(kernel, problem), bool(together)):
+        elif budget.allows(str(chosen), rounds + chosen.rounds(kernel, posed), bool(together)):
             together.append(chosen)
-            rounds += chosen.rounds(kernel, problem)
+            rounds += chosen.rounds(kernel, posed)
     if not together:
         return []
-    groups = [[one] for one in together] if why_not_run(kernel, machine, problem, together) else [together]
-    return [
+    groups = [[one] for one in together] if why_not_run(kernel, machine, posed, together) else [together]
+    checks = [
         check
         for group in groups
-        for check in sampled_checks(kernel, code, machine, problem, group, seed, lines, at_most)
+        for check in sampled_checks(kernel, code, machine, posed, group, seed, lines, at_most, small)
     ]
+    return [replace(c, where=f"{c.where}, with {fewer}") for c in checks] if fewer else checks
 
 
 def _knows_places(kernel: Kernel, machine: type[Machine], problem: Problem) -> bool:
