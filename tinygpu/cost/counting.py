@@ -21,6 +21,7 @@ from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.look_back import chained, handed_on
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
 from tinygpu.cost.passes import read_again
+from tinygpu.cost.useful import useful_flops
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, minimum, where
 from tinygpu.language.buffer_space import allocated_tmem_bytes, shared_bytes
@@ -287,7 +288,7 @@ class _Counter:
         written = sum_of(touched_bytes(p, t, "written") for t in p.tensors if t.access != "in")
         out["written"] = written
         out["compulsory"] = sum_of(touched_bytes(p, t, "read") for t in read) + written
-        out["useful"] = self._useful()
+        out["useful"] = useful_flops(p)
         return out | self._reads(read, tiles) | self._again(ctas)
 
     def _turns(self) -> Expr:
@@ -308,19 +309,6 @@ class _Counter:
             out[f"again{number}.bytes"] = minimum(ctas * again.bytes, sizes[again.tensor])
             out[f"again{number}.distance"] = again.distance
         return out
-
-    def _useful(self) -> Expr:
-        multiply = next((s for s in walk(self.program.body) if isinstance(s, n.Multiply)), None)
-        if multiply is None:
-            return expr(0)
-        # Along other dims windows lie beside each other, and share elements.
-        run = {name for a in self.program.grid.axes for name in a.size.symbols}
-        around = [place.loops for place in places(self.program.body) if isinstance(place.statement, n.Multiply)]
-        run |= {name for loops in around for s in loops for name in s.trips.symbols}
-        flops = expr(2)
-        for dim, size in {t.dims[axis]: t.size(axis) for t in self.program.tensors for axis in range(t.rank)}.items():
-            flops = flops * (size if size.is_number or dim in run else 1)
-        return flops
 
     def _reads(self, read: list[Tensor], tiles: list[Expr]) -> dict[str, Expr]:
         """Row and column panels of a grid with two axes, and what is read once."""

@@ -14,6 +14,8 @@ from tinygpu.cost.demand import Chain, Demand, Work
 from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.devices import device
 from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, blocked
+from tinygpu.machines.attention_decoding import KeysOfPart
+from tinygpu.machines.attention_hopper import AttentionHopper
 from tinygpu.machines.elementwise import BiasRelu
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
@@ -322,3 +324,25 @@ def test_what_reads_nothing_has_a_byte_under_way_and_reads_none() -> None:
     assert (demand.ctas, demand.total.sectors_read, demand.total.sectors_written) == (32, 0, 16)
     assert (demand.operand, demand.accumulator, demand.useful_tensor_flops) == ("f16", "f32", None)
     assert space.counts(0).value("useful", values_of(space, space.space.at(0))) == 0
+
+
+@pytest.mark.parametrize("overlapped", [0, 1])
+@pytest.mark.parametrize("groups", [2, "2 in turns"])
+def test_useful_operations_of_two_products_are_those_of_their_elements(overlapped: int, groups: int | str) -> None:
+    """Whatever tiles they come in: of keys that end in a tile, of rounds before, in and behind a loop."""
+    sizes = {"b": 2, "h": 3, "g": 2, "s": 100, "t": 331, "d": 64}
+    space = build_space(AttentionHopper, AttentionHopper.problem(**sizes), device("h100"))
+    point = {"groups": groups, "overlapped": overlapped, "bn": 32, "stages": 2, "columns": 64, "swizzle": 128}
+    wanted = 4 * 2 * 3 * 2 * 100 * 331 * 64
+    index = space.structure_index(point)
+    assert space.counts(index).value("useful", values_of(space, point)) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("chunk", [256, 8192])
+def test_useful_operations_of_rounds_that_data_decide_are_what_is_expected(chunk: int) -> None:
+    """Lengths are drawn evenly from none to t keys: half of them, in the mean, however they are split."""
+    sizes = {"b": 8, "h": 4, "r": 8, "t": 8192, "d": 128, "c": 8192 // chunk}
+    space = build_space(KeysOfPart, KeysOfPart.problem(**sizes), device("a100"))
+    point = {"vector": 8, "across": 16, "chunk": chunk, "warps": 1, "bn": 32, "stages": 2}
+    found = space.counts(0).value("useful", values_of(space, point))
+    assert found == pytest.approx(4 * 8 * 4 * 8 * 4096 * 128, rel=0.07)
