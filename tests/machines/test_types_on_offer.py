@@ -12,7 +12,7 @@ from tinygpu.language.problem import ProblemError
 from tinygpu.spaces.build import build_space
 from tinygpu.testing.draws import SeededDraw, draw_problem
 
-QUICK = ("batched_matmul",)
+QUICK = ("matvec", "matmul_simt")
 DRAWS = 120
 
 

@@ -76,22 +76,22 @@ class Expr:
     def __lt__(self, other: Operand) -> Expr:
         if _takes_over(other):
             return NotImplemented
-        return Expr(sympy.Lt(self.sympy, node_of(other)))
+        return Expr(_compared(sympy.Lt, self.sympy, node_of(other)))
 
     def __le__(self, other: Operand) -> Expr:
         if _takes_over(other):
             return NotImplemented
-        return Expr(sympy.Le(self.sympy, node_of(other)))
+        return Expr(_compared(sympy.Le, self.sympy, node_of(other)))
 
     def __gt__(self, other: Operand) -> Expr:
         if _takes_over(other):
             return NotImplemented
-        return Expr(sympy.Gt(self.sympy, node_of(other)))
+        return Expr(_compared(sympy.Gt, self.sympy, node_of(other)))
 
     def __ge__(self, other: Operand) -> Expr:
         if _takes_over(other):
             return NotImplemented
-        return Expr(sympy.Ge(self.sympy, node_of(other)))
+        return Expr(_compared(sympy.Ge, self.sympy, node_of(other)))
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
         return Expr(_equal(self.sympy, node_of(other)))
@@ -191,6 +191,11 @@ def _substituted(node: Any, values: frozenset[tuple[str, Any]]) -> Any:
 @lru_cache(maxsize=REMEMBERED)
 def _equal(left: Any, right: Any) -> Any:
     return sympy.Eq(left, right)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _compared(relation: Any, left: Any, right: Any) -> Any:
+    return relation(left, right)
 
 
 @lru_cache(maxsize=REMEMBERED)
