@@ -88,6 +88,10 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
+# What is right where a verb makes a tile of its own, and a tile that is there was meant.
+_INTO = "; what it gives goes into a tile that is there by tile += ..., or by into= of p.apply, p.cast or p.where"
+
+
 def verb(said: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Makes a function check its arguments.
 
@@ -111,7 +115,8 @@ def verb(said: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as mismatch:
-                raise DeclarationError(f"{here}: {mismatch}; it takes {_takes(signature)}") from None
+                more = _INTO if "into" in kwargs and "into" not in signature.parameters else ""
+                raise DeclarationError(f"{here}: {mismatch}; it takes {_takes(signature)}{more}") from None
             for name, value in bound.arguments.items():
                 parameter, kind = kinds[name]
                 if kind is not None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from negation import Later, around, refused, thing
 
-from tinygpu.language import Input, Output, blocked
+from tinygpu.devices import device
+from tinygpu.language import DeclarationError, Dim, Input, Machine, Output, Param, blocked
 from tinygpu.ptx import isa
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
 
 MORE = {
     "less": isa.Compare("f32", "<"), "pick": isa.Select("f32"), "add": isa.Add("s32"), "ge": isa.Compare("s32", ">="),
@@ -93,3 +99,54 @@ def test_the_part_of_a_partition_knows_the_whole(axis: int) -> None:
 
 def test_outputs_of_chosen_numbers_are_declared_as_before() -> None:
     thing(y=Later(lambda n: Output("f32", n)), **MORE)
+
+
+def last_above_zero(how: str) -> type[Machine]:
+    class Last(Machine):
+        """y[i] = the last x[i, k] above 0, or 0"""
+
+        m, n = Dim(), Dim()
+        x, y = Input("f32", m, n), Output("f32", m)
+        vector = Param(1, 2)
+        ld, st, select, above = isa.LdGlobal(1), isa.StGlobal(1), isa.Select("f32"), isa.Compare("f32", ">")
+
+        def program(self, p: Any) -> None:
+            shape: Any = (32 * self.vector, 1)
+            who = blocked(shape, threads=32, vector=1, axis=0)
+            with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=1):
+                last = p.full(who, "f32")
+                with p.loop(self.n, step=1) as k:
+                    if how == "loaded":
+                        p.load(self.ld, self.x.tile(i, k, shape=shape), who, into=last)
+                    x = p.load(self.ld, self.x.tile(i, k, shape=shape), who)
+                    p.where(p.apply(self.above, x, 0.0), x, last, into=last)
+                p.store(self.st, self.y.column(i, shape[0]), last)
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            last = np.zeros(len(x))
+            for column in x.T:
+                last = np.where(column > 0, column, last)
+            return last
+
+    return Last
+
+
+@pytest.mark.parametrize("m", [1, 33, 64, 97])
+@pytest.mark.parametrize("n", [1, 7])
+def test_what_is_chosen_goes_into_a_tile_that_a_loop_carries_on(m: int, n: int) -> None:
+    machine = last_above_zero("chosen")
+    problem = machine.problem(m=m, n=n)
+    space = build_space(machine, problem, device("a100"))
+    (point,) = space.sample(1, 0)
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    assert verify(kernel, machine, problem, orders=("late",)).passed
+
+
+def test_a_load_says_how_its_values_come_into_a_tile_that_is_there() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        last_above_zero("loaded")
+    assert str(caught.value) == (
+        "Last.program: p.load: got an unexpected keyword argument 'into'; it takes instruction, source, partition, "
+        "fill=; what it gives goes into a tile that is there by tile += ..., or by into= of p.apply, p.cast or p.where"
+    )

@@ -37,16 +37,20 @@ class Selecting(Operating):
         condition: Tile,
         chosen: Tile | n.ScalarArgument | Expr | float,
         other: Tile | n.ScalarArgument | Expr | float,
+        into: Tile | None = None,
     ) -> Tile:
-        """`chosen` where the condition holds, else `other`, by the machine's declared selection of their type."""
-        beside = self._beside_a_tile((condition, chosen, other))
+        """`chosen` where the condition holds, else `other`, by the machine's declared selection of their type.
+
+        into  an existing tile that gets the values, which a loop carries on to its next round
+        """
+        beside = self._beside_a_tile((condition, chosen, other), into)
         condition, chosen, other = beside
         if condition.dtype != PREDICATE:
             raise self.fail(
                 f"p.where chooses by a tile of predicates, and {condition} is {condition.dtype}; compare first, with "
                 "an isa.Compare"
             )
-        kinds = [o.dtype for o in (chosen, other) if isinstance(o, (Tile, n.ScalarArgument))]
+        kinds = [o.dtype for o in (chosen, other, into) if isinstance(o, (Tile, n.ScalarArgument))]
         if not kinds:
             raise self.fail("p.where chooses between two numbers, whose type nothing says; make one a tile by p.full")
         takes = (PREDICATE.name, kinds[0].name, kinds[0].name)
@@ -56,4 +60,4 @@ class Selecting(Operating):
                 f"p.where chooses between values of {kinds[0]}, and the machine declares no instruction for that; "
                 f"declare one, as isa.Select({kinds[0].name!r})"
             )
-        return self.apply(selections[0], condition, chosen, other)
+        return self.apply(selections[0], condition, chosen, other, into=into)
