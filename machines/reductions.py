@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -187,7 +188,7 @@ class Parts(Reduction):
 
     @staticmethod
     def reference(x: Any, operation: str, parts: int, chunk: int) -> Any:
-        of = np.max if operation == "max" else np.sum
+        of = partial(np.max, initial=-np.inf) if operation == "max" else np.sum  # a part may have no elements
         squared = x * x if operation == "norm" else x
         return np.stack([of(squared[z * chunk : (z + 1) * chunk]) for z in range(parts)])
 
