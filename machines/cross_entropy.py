@@ -55,42 +55,51 @@ class CrossEntropy(Machine):
     larger: Any = isa.Max("f32")
 
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
-    whole = Require(n <= across * vector * step, "a row fits into one tile", only=(reads, "the row"))
+    ctas = Param(1, 2, 4, 8)  # of a cluster, that share a row
+    whole = Require(n <= ctas * across * vector * step, "a row fits into a cluster's tiles", only=(reads, "the row"))
+    full = Require(
+        (ctas == 1) | (across == 32 * warps), "only whole CTAs share a row", kind="dominance",
+        why="CTAs that have rows of their own need not meet",
+    )  # fmt: skip
     compute, exact, approximation = "f32", False, 2.0**-17
 
     def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         apart = (shape[1] // self.vector, self.vector)  # neighbours of one load: they share a largest and a sum
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
-        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
+        across, cut = {"axis": 1, "by": self.exchange, "cluster": 1}, (self.ctas * shape[1], shape[1])
+        with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, first), p.role("all", warps=self.warps):
             target = p.load(self.ld_target, self.target.column(i, shape[0]), who.along(0))
             if self.reads == "the row":
-                x = p.cast(p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf), "f32")
-                here = p.where(equal(p.index(who.along(1), 1), target), x, 0.0)
-                found = p.reduce(self.plus, here, axis=1, by=self.exchange)
-                most = p.reduce(self.larger, x, axis=1, by=self.exchange)
-                total = p.reduce(self.plus, exp(x - most), axis=1, by=self.exchange)
-                self.left(p, i, shape[0], most, log(total), found)
+                x = p.cast(p.load(self.ld, self.x.tile(i, first, shape=shape), who, fill=-math.inf), "f32")
+                here = p.where(equal(p.index(who.along(1), 1) + first, target), x, 0.0)
+                found = p.reduce(self.plus, here, **across)
+                most = p.reduce(self.larger, x, **across)
+                total = p.reduce(self.plus, exp(x - most), **across)
+                self.left(p, (i, first), shape[0], most, log(total), found)
                 return
             right = p.full(who, "f32")
             shared: Any = right.split(1, apart).partition
             top, total = p.full(shared.reduced(2), "f32", LOWEST), p.full(shared.reduced(2), "f32")
-            with p.loop(self.n, step=shape[1]) as j:
-                x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-math.inf), "f32")
-                p.apply(self.plus, right, p.where(equal(p.index(who.along(1), 1), target - j), x, 0.0), into=right)
+            with p.loop(self.n, step=cut[0]) as j:
+                x = p.cast(p.load(self.ld, self.x.tile(i, first + j, shape=shape), who, fill=-math.inf), "f32")
+                here = p.where(equal(p.index(who.along(1), 1) + (first + j), target), x, 0.0)
+                p.apply(self.plus, right, here, into=right)
                 x = x.split(1, apart)
                 largest = p.reduce(self.larger, x, axis=2)
                 new = maximum(top, largest)
                 p.apply(self.plus, total * exp(top - new), p.reduce(self.plus, exp(x - new), axis=2), into=total)
                 p.apply(self.larger, top, largest, into=top)
-            top, total = p.reduce(Combine(self.beside), (top, total), axis=1, by=self.exchange)
+            top, total = p.reduce(Combine(self.beside), (top, total), **across)
             most, more = top.squeeze(2), log(total.squeeze(2))
-            found = p.reduce(self.plus, right, axis=1, by=self.exchange)
-            self.left(p, i, shape[0], most, more, found)
+            found = p.reduce(self.plus, right, **across)
+            self.left(p, (i, first), shape[0], most, more, found)
 
-    def left(self, p: Tracer, i: Any, rows: Any, most: Any, more: Any, found: Any) -> None:
-        p.store(self.st, self.logsum.column(i, rows), most + more)
-        p.store(self.st, self.loss.column(i, rows), most - found + more)
+    def left(self, p: Tracer, at: Any, rows: Any, most: Any, more: Any, found: Any) -> None:
+        """What the first CTA of a cluster says of its rows."""
+        with p.when(at[1] < 1):
+            p.store(self.st, self.logsum.column(at[0], rows), most + more)
+            p.store(self.st, self.loss.column(at[0], rows), most - found + more)
 
     def beside(self, p: Tracer, left: Any, right: Any) -> Any:
         (a, of_a), (b, of_b) = left, right

@@ -1,7 +1,8 @@
 """Gradients of rows: of softmax and its logarithm, of cross entropy, of RMS norm and layer norm.
 
 What a row's gradient needs is a sum over the row or two, and then every element by itself. Rows stay in registers of
-those who hold them, a few lanes or a whole CTA (up to 8192 elements), so that everything is read once and written once.
+those who hold them, a few lanes or a whole CTA (up to 8192 elements), so that everything is read once and written once;
+of softmax a cluster may hold a row.
 Weights of a norm are shared by all rows: a CTA adds up its own rows in registers, and memory adds up the CTAs, in any
 order, on top of what is there (gradients accumulate). Searched are who holds a row, how many rows a CTA takes (more of
 them leave fewer sums to memory, and fill fewer SMs), and whether the next rows come to shared memory meanwhile.
@@ -69,14 +70,21 @@ class SoftmaxBackward(Rows):
     y = Input(KINDS, Rows.m, Rows.n)
     dy, dx = Input(ALIKE, Rows.m, Rows.n, follows=y), Output(ALIKE, Rows.m, Rows.n, follows=y)
     logarithm = Option(False, True)
-    whole = Require(Rows.n <= Rows.across * Rows.vector * Rows.step, "a row fits into one tile")
+    ctas = Param(1, 2, 4, 8)  # of a cluster, that share a row
+    whole = Require(Rows.n <= ctas * Rows.across * Rows.vector * Rows.step, "a row fits into a cluster's tiles")
+    full = Require(
+        (ctas == 1) | (Rows.across == 32 * Rows.warps), "only whole CTAs share a row", kind="dominance",
+        why="CTAs that have rows of their own need not meet",
+    )  # fmt: skip
 
     def program(self, p: Tracer) -> None:
         shape, who = self.held()
-        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
-            y, dy = self.rows(p, i, shape, who, self.y, self.dy)
-            dx = dy - exp(y) * self.total(p, dy) if self.logarithm else y * (dy - self.total(p, dy * y))
-            p.store(self.st, self.dx.tile(i, 0, shape=shape), dx)
+        across, cut = {"axis": 1, "by": self.exchange, "cluster": 1}, (self.n, shape[1])
+        with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, j), p.role("all", warps=self.warps):
+            y, dy = (p.cast(p.load(self.ld, t.tile(i, j, shape=shape), who), "f32") for t in (self.y, self.dy))
+            total = p.reduce(self.plus, dy if self.logarithm else dy * y, **across)
+            dx = dy - exp(y) * total if self.logarithm else y * (dy - total)
+            p.store(self.st, self.dx.tile(i, j, shape=shape), dx)
 
     @staticmethod
     def reference(y: Any, dy: Any, logarithm: bool) -> Any:

@@ -3,8 +3,8 @@
 Nothing but the weights takes time, so that they stay as narrow as they are until they lie in registers: a thread
 loads 16 bytes of s8, e4m3 or s4, unpacks all values of each register at once, and multiplies in f32. Lanes, or whole
 warps, lie side by side along a row and meet at its end; CTAs may share rows, where there are fewer rows than SMs have
-room for. Searched are the width of the loads, who lies along a row, how many rows each has, and how many CTAs share
-them.
+room for, and meet in memory or as a cluster. Searched are the width of the loads, who lies along a row, how many rows
+each has, how many CTAs share them, and how.
 """
 
 from __future__ import annotations
@@ -13,7 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, Tracer, blocked, minimum, symbol
+from tinygpu.language import (
+    Choice,
+    Dim,
+    Input,
+    Machine,
+    Option,
+    Output,
+    Param,
+    Require,
+    Tracer,
+    blocked,
+    minimum,
+    symbol,
+)
 from tinygpu.ptx import isa
 
 WEIGHTS = ("s8", "e4m3", "s4", "u4", "e2m1", "e5m2", "f16", "bf16")
@@ -33,8 +46,10 @@ class Matvec(Machine):
     ld, ld_x, st = isa.LdGlobal(vector), isa.LdGlobal(minimum(vector, 4)), isa.StGlobal(1)
     ld_scale = isa.LdGlobalReadOnly(1)
     leave, take, exchange = isa.StGlobal(1), isa.LdGlobal(1), isa.Exchange("shuffles", "pairs")
+    meet = Choice("through memory", "in a cluster")  # the CTAs that share rows
     arithmetic, plus, compute, contract = isa.arithmetic("f32"), isa.Add("f32"), "f32", True
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
+    together = Require(split_k > 1, "a cluster has several CTAs", only=(meet, "in a cluster"))
     shared = Require(
         (split_k == 1) | ((m * across <= 2048 * symbol("device.sm_count")) & (split_k * across * vector <= k)),
         "CTAs share rows only where those do not fill the device, and each has rounds of its own", kind="dominance",
@@ -49,13 +64,19 @@ class Matvec(Machine):
         threads, step = 32 * self.warps, self.across * self.vector
         shape = (threads // self.across * self.rows, step)
         who = blocked(shape, threads=threads, vector=self.vector, across=self.across)
-        with p.grid((self.m, shape[0]), slices=self.split_k) as (i,), p.role("all", warps=self.warps):
+        cluster, apart = self.meet == "in a cluster", self.split_k * step
+        cut = {"cluster": (1, self.split_k)} if cluster else {"slices": self.split_k}
+        grid = p.grid((self.m, shape[0]), *([(apart, step)] if cluster else []), **cut)
+        with grid as (i, *column), p.role("all", warps=self.warps):
             total = p.full(who, "f32")
-            with p.loop(self.k, step=step, divided=True) as kk:
-                x = p.load(self.ld_x, self.x.row(kk, step), who.along(1))
-                total += p.load(self.ld, self.w.tile(i, kk, shape=shape), who) * x
-            own = p.reduce(self.plus, total, axis=1, by=self.exchange)
-            with p.fix_up(self.plus, self.leave, self.take, own) as y:
+            first: Any = column[0] if cluster else 0
+            with p.loop(self.k, step=apart if cluster else step, divided=not cluster) as kk:
+                x = p.load(self.ld_x, self.x.row(first + kk, step), who.along(1))
+                total += p.load(self.ld, self.w.tile(i, first + kk, shape=shape), who) * x
+            own = p.reduce(self.plus, total, axis=1, by=self.exchange, cluster=1 if cluster else None)
+            meeting: Any = p.when(first < 1) if cluster else p.fix_up(self.plus, self.leave, self.take, own)
+            with meeting as found:
+                y = own if cluster else found
                 if self.scaled:
                     y = y * p.load(self.ld_scale, self.scales.column(i, shape[0]), who.reduced(1))
                 p.store(self.st, self.y.column(i, shape[0]), y)

@@ -3,8 +3,8 @@
 Every element is read once and combined in registers with those that its thread had before; only at the end of a row
 or a column those who share it meet, lanes by shuffles and warps through a little shared memory. Sums are of f32
 whatever the type of the tensor. Searched are who shares a row or a column, and how much of it is under way at a time:
-few long rows want a whole CTA each, many short ones a few lanes. A whole tensor is two kernels: parts side by side, as
-many as keep the device busy, and one CTA for what they left.
+few long rows want a whole CTA each, or a cluster, many short ones a few lanes. A whole tensor is two kernels: parts
+side by side, as many as keep the device busy, and one CTA for what they left.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Reduction(Machine):
     def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
         return options["operation"] in ("sum", "max"), 0.0  # the others divide, or take a root
 
-    def reduced(self, p: Tracer, tiles: Any, who: Any, axis: int, squared: bool) -> Any:
+    def reduced(self, p: Tracer, tiles: Any, who: Any, axis: int, squared: bool, **over: int) -> Any:
         """All tiles of a loop as one: `tiles` is the loop, and what of x it reads at a place."""
         loop, tile = tiles
         largest = self.operation == "max"
@@ -76,7 +76,7 @@ class Reduction(Machine):
                 p.apply(self.larger, total, x, into=total)
             else:
                 total += x * x if squared else x
-        return p.reduce(self.larger if largest else self.plus, total, axis=axis, by=self.exchange)
+        return p.reduce(self.larger if largest else self.plus, total, axis=axis, by=self.exchange, **over)
 
     def finished(self, total: Any, count: Any) -> Any:
         if self.operation == "mean":
@@ -90,14 +90,21 @@ class RowReduction(Reduction):
     m, n = Dim(), Dim()
     x = Input(KINDS, m, n)
     y = Output(SUMS, m, follows=x)
+    ctas = Param(1, 2, 4, 8)  # of a cluster, that share a row
+    full = Require(
+        (ctas == 1) | (Reduction.across == 32 * Reduction.warps), "only whole CTAs share a row", kind="dominance",
+        why="CTAs that have rows of their own need not meet",
+    )  # fmt: skip
 
     def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
-        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
-            tiles = p.loop(self.n, step=shape[1]), lambda j: self.x.tile(i, j, shape=shape)
-            y = self.finished(self.reduced(p, tiles, who, 1, self.operation == "norm"), self.n)
-            p.store(self.st, self.y.column(i, shape[0]), p.cast(y, self.y.dtype))
+        cut = self.ctas * shape[1], shape[1]
+        with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, first), p.role("all", warps=self.warps):
+            tiles = p.loop(self.n, step=cut[0]), lambda j: self.x.tile(i, first + j, shape=shape)
+            y = self.finished(self.reduced(p, tiles, who, 1, self.operation == "norm", cluster=1), self.n)
+            with p.when(first < 1):
+                p.store(self.st, self.y.column(i, shape[0]), p.cast(y, self.y.dtype))
 
     @staticmethod
     def reference(x: Any, operation: str) -> Any:
@@ -137,8 +144,13 @@ class ArgMax(Machine):
     arithmetic, places = isa.arithmetic("f32"), isa.arithmetic("s32")
     larger, lower = isa.Max("f32"), isa.Min("s32")
     reads = Choice("the row", "in rounds")  # of a row in registers the largest comes first, and then where it stands
+    ctas = Param(1, 2, 4, 8)  # of a cluster, that share a row
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
-    whole = Require(n <= across * vector * step, "a row fits into one tile", only=(reads, "the row"))
+    whole = Require(n <= ctas * across * vector * step, "a row fits into a cluster's tiles", only=(reads, "the row"))
+    full = Require(
+        (ctas == 1) | (across == 32 * warps), "only whole CTAs share a row", kind="dominance",
+        why="CTAs that have rows of their own need not meet",
+    )  # fmt: skip
 
     def better(self, p: Tracer, left: Any, right: Any) -> Any:
         (x, i), (y, j) = left, right
@@ -147,22 +159,25 @@ class ArgMax(Machine):
     def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
-        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
+        across = {"axis": 1, "by": self.exchange, "cluster": 1}
+        cut = self.ctas * shape[1], shape[1]
+        with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, first), p.role("all", warps=self.warps):
             if self.reads == "the row":
-                x = p.cast(p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf), "f32")
-                most = p.reduce(self.larger, x, axis=1, by=self.exchange)
-                place = where(equal(x, most), p.index(who, 1), 2**31 - 1)
-                found = p.reduce(self.lower, place, axis=1, by=self.exchange)
+                x = p.cast(p.load(self.ld, self.x.tile(i, first, shape=shape), who, fill=-math.inf), "f32")
+                most = p.reduce(self.larger, x, **across)
+                place = where(equal(x, most), p.index(who, 1) + first, 2**31 - 1)
+                found = p.reduce(self.lower, place, **across)
+            else:
+                top, at = p.full(who, "f32", -math.inf), p.full(who, "s32")
+                with p.loop(self.n, step=cut[0]) as j:
+                    x = p.load(self.ld, self.x.tile(i, first + j, shape=shape), who, fill=-math.inf)
+                    x = p.cast(x, "f32")
+                    place = where(x > top, p.index(who, 1) + (first + j), at)  # an equal one comes later: no change
+                    p.apply(self.larger, top, x, into=top)
+                    p.apply(self.lower, place, place, into=at)
+                _, found = p.reduce(Combine(self.better), (top, at), **across)
+            with p.when(first < 1):
                 p.store(self.st, self.y.column(i, shape[0]), found)
-                return
-            top, at = p.full(who, "f32", -math.inf), p.full(who, "s32")
-            with p.loop(self.n, step=shape[1]) as j:
-                x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-math.inf), "f32")
-                place = where(x > top, p.index(who, 1) + j, at)  # an equal one comes later, and does not count
-                p.apply(self.larger, top, x, into=top)
-                p.apply(self.lower, place, place, into=at)
-            _, found = p.reduce(Combine(self.better), (top, at), axis=1, by=self.exchange)
-            p.store(self.st, self.y.column(i, shape[0]), found)
 
     @staticmethod
     def reference(x: Any) -> Any:

@@ -42,6 +42,8 @@ DEVICES = ("a100", "h100", "h200")
 # Goals, in the order of the tables.
 MOST_DRAM, LEAST_UNDER_WAY, LEAST_BANDWIDTH, MOST_SMALL = 1.02, 1.0, 0.95, 1.3
 
+# CUDA C++ programming guide, device memory accesses: addresses that cudaMalloc returns are multiples of 256 bytes.
+ALLOCATED_BYTES = 256
 FILLING_BYTES = 1 << 29  # many times what any L2 holds
 EMULATED_BYTES = 1 << 23
 EMULATED_SMS = 8
@@ -85,9 +87,12 @@ def free_dims(machine: type[Machine]) -> list[str]:
 
 
 def posed(machine: type[Machine], sizes: Sizes) -> Problem:
-    """A problem with the default types; dims that have a few values take the first of them."""
+    """A problem with the default types; dims that have a few values take the first of them. Tensors begin where memory
+    that was allocated begins.
+    """
     few = {n: values[0] for n, values in machine.dim_values().items() if values}
-    return machine.problem(**{**few, **sizes})
+    aligns = {t.name: ALLOCATED_BYTES for t in machine.tensor_declarations()}
+    return machine.problem(**{**few, **sizes}, aligns=aligns)
 
 
 def grown(machine: type[Machine]) -> Problem:
