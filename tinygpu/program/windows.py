@@ -69,12 +69,19 @@ def window(tile: Tile, pitches: Mapping[int, Leaf], indices: Iterable[str]) -> W
 
 
 def counts_to(counter: Expr, trips: Mapping[str, Expr]) -> Expr:
-    """How many values a counter has, an index or a quotient or remainder of one that goes through so many rounds."""
+    """How many values a counter has at most, an index or a quotient or remainder of one that goes through so many
+    rounds, also in steps: (i * bn) // page. What else stands in it has one value.
+    """
     node = counter.sympy
-    if node.is_Symbol:
-        return trips[node.name]
+    if not isinstance(node, FloorDiv | Remainder):
+        total = expr(1)
+        for name in sorted(counter.symbols & trips.keys()):
+            total = total * trips[name]
+        return total
     inner, by = (Expr(a) for a in node.args)
     most = counts_to(inner, trips)
+    if not (inner.sympy.is_Symbol or isinstance(inner.sympy, FloorDiv | Remainder)):
+        return most if isinstance(node, FloorDiv) else minimum(most, by)
     return ceil_div(most, by) if isinstance(node, FloorDiv) else minimum(most, by)
 
 

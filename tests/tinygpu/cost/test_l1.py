@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from tinygpu.cost.demand import Demand
 from tinygpu.cost.l1 import MOST_ROWS, distinct, held
 from tinygpu.devices import device
+from tinygpu.expressions import expr, symbol
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
+from tinygpu.machines.attention_paged import KeysOfPages
 from tinygpu.machines.convolution import DepthwiseConvolution
 from tinygpu.program.access import accesses
 from tinygpu.program.tree import executions
+from tinygpu.program.windows import counts_to
 from tinygpu.ptx import isa
 from tinygpu.ptx.emulator import Caches, emulate
 from tinygpu.ptx.lowering.build import build
@@ -212,3 +215,14 @@ def test_a_machine_may_leave_l1_out() -> None:
     space = build_space(Without, Without.problem(m=64, n=256, a=128, b=512), A100)
     (point,) = space.space.sample(1, np.random.default_rng(1))
     assert demand_of(space, point).total.sectors_read == listed(space, point)[0]
+
+
+def test_pages_that_rounds_name_in_steps_are_counted() -> None:
+    """The page of a tile is a quotient of parts and rounds in steps: (chunk * c + bn * i) // page."""
+    i, c, bn, page = (symbol(name) for name in ("i", "c", "bn", "page"))
+    for counter in ((c * 512 + i * bn) // page, (c * 512 + i * bn) // page % 64):
+        assert counts_to(counter, {"i": expr(7)}).same(7)
+    assert counts_to(i // 2, {"i": expr(7)}).same(4)
+    problem = KeysOfPages.problem(b=2, h=2, r=8, d=128, pages=64, most=8, page=256, c=1)
+    space = build_space(KeysOfPages, problem, device("a100"))
+    assert space.counts(0).names
