@@ -37,6 +37,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "matmul_skinny": {"bm": 16, "bn": 64, "bk": 64, "product": "mma.sync"},
     "matmul_basic_hopper": {"bm": 64, "bn": 32, "bk": 32, "stages": 2},
     "matmul_basic_blackwell": {"bn": 32, "bk": 32, "stages": 2, "piece": 16},
+    "matmul_blackwell": {"bn": 32, "bk": 32, "stages": 2, "piece": 16, "cluster_m": 1, "cluster_n": 1},
     "matmul_hopper": {"bm": 64, "bn": 32, "bk": 32, "schedule": "single", "split_k": 1},
 }
 RESULT = re.compile(r"max\.NaN\.f32 (%r\d+), (%r\d+), 0f00000000;")
@@ -54,7 +55,7 @@ class Subject:
         return verify(replace(self.kernel, ptx=ptx), self.machine, self.problem, orders=("late",))
 
 
-ON_BLACKWELL = ("matmul_basic_blackwell",)
+ON_BLACKWELL = ("matmul_basic_blackwell", "matmul_blackwell")
 ON_HOPPER = ("matmul_skinny", "matmul_basic_hopper", "matmul_hopper")
 
 

@@ -17,6 +17,7 @@ from tinygpu.machines.attention_hopper import AttentionHopper
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_basic_blackwell import MatmulBasicBlackwell
 from tinygpu.machines.matmul_basic_hopper import MatmulBasicHopper
+from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.machines.matmul_skinny import MatmulSkinny
@@ -171,7 +172,8 @@ def two_rings(produced: str, consumed: str) -> type[Machine]:
 @cache
 def _protocol(machine: type[Machine], sizes: tuple[int, ...], of: tuple[tuple[str, Any], ...]) -> sync.Protocol:
     problem = machine.problem(**dict(zip(machine.dim_names(), sizes, strict=True)))
-    space = build_space(machine, problem, device("b200" if machine is MatmulBasicBlackwell else "h100"))
+    on = "b200" if machine in (MatmulBasicBlackwell, MatmulBlackwell) else "h100"
+    space = build_space(machine, problem, device(on))
     point: dict[str, Any] = dict(of)
     if set(point) != set(space.space.names):  # else also what no constraint admits: it is lowered as well
         (point,) = space.space.restrict(point).sample(1, np.random.default_rng(0))
@@ -194,6 +196,10 @@ AMPERE: dict[str, Any] = {
     "copy_a": "cp.async", "copy_b": "cp.async", "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "store": "direct",
     "bm": 32, "bn": 32, "bk": 32, "warps_m": 2, "warps_n": 1, "raster": 1, "stages": 3,
 }  # fmt: skip
+BLACKWELL: dict[str, Any] = {
+    "bn": 64, "bk": 32, "stages": 3, "tiles": 2, "cluster_m": 1, "cluster_n": 1, "raster": 1, "piece": 32,
+    "swizzle": 64, "swizzle_c": 64, "vc": 8, "store": "staged",
+}  # fmt: skip
 
 # Every structure of the machines that ship, with clusters along each axis and every way of sharing tiles.
 SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
@@ -204,6 +210,8 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
         MatmulBasicBlackwell, SMALL,
         {"bn": 32, "bk": 32, "stages": 3, "tiles": 2, "raster": 1, "swizzle": 32, "piece": 16, "vc": 8},
     ),
+    "blackwell, in clusters": (MatmulBlackwell, SMALL, BLACKWELL | {"cluster_m": 2, "cluster_n": 2}),
+    "blackwell, direct": (MatmulBlackwell, SMALL, BLACKWELL | {"store": "direct", "tiles": 1}),
     "hopper": (MatmulHopper, SMALL, HOPPER),
     "hopper, deep": (MatmulHopper, SMALL, HOPPER | {"stages": 7}),
     "hopper, stmatrix": (MatmulHopper, SMALL, HOPPER | {"store": "stmatrix"}),

@@ -1,0 +1,79 @@
+"""Matmul on data-centre Blackwell: TMA into a ring of swizzled stages, tcgen05.mma into tensor memory, TMA back.
+
+Three kinds of warps go on beside each other: one brings tiles of a and b, for all CTAs of a cluster at once; one thread
+has them multiplied into a ring of tensor memory; a warpgroup takes the sums of a tile, a piece of its columns at a
+time, through the epilogue and out. A CTA takes tile after tile, and with two slots of sums it multiplies the next tile
+while it stores the one before. The sums of a row lie in one lane, so a thread has a whole row of a piece: stored from
+its registers it would touch a sector of every row, so pieces pass through shared memory, from where TMA stores rows.
+
+Searched are the tile, the depth of the rings, clusters that share what they bring, the order of tiles, the piece, the
+swizzles, and whether results pass through shared memory.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from tinygpu.language import TMEM, Choice, Dim, Param, Tracer, blocked
+from tinygpu.machines.epilogue import Epilogue
+from tinygpu.machines.operands import KINDS, operands
+from tinygpu.ptx import isa
+
+
+class MatmulBlackwell(Epilogue):
+    """c = activation(scale * (a @ b) + bias) + residual: TMA into a ring, tcgen05.mma into tensor memory, TMA back"""
+
+    m, n, k = Dim(), Dim(), Dim()
+    a, b, bias, scales, c, residual = operands(m, n, k, *KINDS)
+
+    bn, bk = Param(32, 64, 96, 128, 160, 192, 224, 256), Param(32, 64, 128)
+    stages = Param(2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
+    tiles = Param(1, 2)  # whose sums are in tensor memory at a time
+    cluster_m, cluster_n = Param(1, 2, 4), Param(1, 2)
+    raster = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
+    piece = Param(16, 32, 64)  # columns of a tile that the epilogue takes at a time
+    swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
+    vc = Param(1, 2, 4, 8)  # neighbours that one thread stores at once
+
+    tma, mma, ld, put = isa.TmaLoad(), isa.Tcgen05Mma(bn), isa.Tcgen05Ld(), isa.TmaStore()
+    store = Choice("staged", "direct")
+    st_stage, st_row = isa.StShared(vc), isa.StGlobal(vc)
+    ld_bias, ld_residual = isa.LdGlobal(1), isa.LdGlobal(1)
+
+    def program(self, p: Tracer) -> None:
+        bm, bn, bk, piece, depth = 128, self.bn, self.bk, self.piece, 256 // self.a.dtype.bits
+        a_stage = p.smem(self.a.dtype, (bm, bk), contiguous=self.a.contiguous, swizzle=self.swizzle)
+        b_stage = p.smem(self.b.dtype, (bk, bn), contiguous=self.b.contiguous, swizzle=self.swizzle)
+        c_tile = p.buffer(TMEM, self.mma.accumulator(self.a.dtype, self.b.dtype), (bm, bn))
+        rows = blocked((bm, piece), threads=bm, vector=self.vc, across=1, name="c")
+        with (
+            p.grid(
+                (self.m, bm), (self.n, bn), raster=self.raster, cluster=(self.cluster_m, self.cluster_n),
+                persistent=True,
+            ) as (i, j),
+            p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
+            p.pipeline("sums", self.tiles, c=c_tile) as sums,
+            ExitStack() as around,
+        ):
+            with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.produce() as s:
+                p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=1)
+                p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)), s.b, multicast=0)
+            with p.role("multiplier", warps=1, first=1), sums.produce() as t:
+                p.clear(t.c)
+                with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=depth) as kt:
+                    p.multiply(self.mma, t.c, s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, bn)))
+            out = None
+            if self.store == "staged":
+                out = around.enter_context(
+                    p.pipeline("out", 1, c=p.smem(self.c.dtype, (bm, piece), swizzle=self.swizzle_c))
+                )
+            with p.role("epilogue", warps=4, first=4), sums.consume() as t, p.unroll(bn, step=piece) as at:
+                values = p.load(self.ld, t.c.window((0, at), (bm, piece)), rows)
+                result = self.finish(p, values, i, j + at)
+                if out is None:
+                    p.store(self.st_row, self.c.tile(i, j + at, shape=(bm, piece)), result)
+                else:
+                    with out.produce() as s:
+                        p.store(self.st_stage, s.c, result)
+                    with out.consume() as s:
+                        p.copy(self.put, s.c, self.c.tile(i, j + at, shape=(bm, piece)))

@@ -1,0 +1,81 @@
+"""Matmul in tensor memory: random candidates of every type over odd sizes, orders, epilogues; its rings; its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tinygpu as tg
+from tinygpu.api.machines import FAMILIES
+from tinygpu.devices import device
+from tinygpu.machines.matmul_blackwell import MatmulBlackwell
+from tinygpu.machines.operands import KINDS, RESULTS
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.lowering.lower import lowered
+from tinygpu.ptx.protocol.certificate import certify
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.buffers import solve_buffers
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+from tinygpu.spaces.part import SpaceError
+
+ORDERS = ("row", "col")
+# One more than a tile, primes, rounds fewer than stages, several tiles along each axis, clusters beyond the last tile.
+SIZES = ((1, 1, 1), (129, 33, 65), (13, 97, 31), (257, 130, 65), (130, 257, 300), (385, 96, 64))
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {}, {"with_bias": True, "activation": "relu"}, {"scaling": "columns", "with_residual": True}, {},
+)  # fmt: skip
+
+
+def padded(n: int, bits: int) -> int:
+    """Rows of whole 16 bytes, as TMA needs them."""
+    per = 128 // bits
+    return -(-n // per) * per
+
+
+def posed(seed: int) -> Any:
+    """Every type in turn, in orders that tensor memory's products take: tf32 along k alone."""
+    m, n, k = SIZES[seed % len(SIZES)]
+    kind = KINDS[seed // 2 % len(KINDS)]
+    result = RESULTS[kind][seed // 5 % len(RESULTS[kind])]
+    bits = {"tf32": 32, "f16": 16, "bf16": 16}.get(kind, 8)
+    a, b = ("row", "col") if kind == "tf32" else (ORDERS[seed % 2], ORDERS[seed // 3 % 2])
+    options = {} if result == "s32" else OPTIONS[seed // 7 % len(OPTIONS)]
+    lds = {"a": padded(k if a == "row" else m, bits), "b": padded(n if b == "row" else k, bits)}
+    width = {"f32": 32, "s32": 32, "f16": 16, "bf16": 16}[result]
+    lds["c"] = padded(n, width) if seed % 3 else n
+    return MatmulBlackwell.problem(
+        m=m, n=n, k=k, majors={"a": a, "b": b}, dtypes={"a": kind, "c": result}, lds=lds, options=options
+    )
+
+
+@pytest.mark.parametrize("seed", range(96))
+@pytest.mark.sampled(24)
+def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
+    problem = posed(seed)
+    space = build_space(MatmulBlackwell, problem, device("b200"))
+    (point,) = space.sample(1, seed)
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, MatmulBlackwell, problem, orders=("late",))
+    assert found.passed, f"{problem} {point}\n{found}"
+    program = space.program(point)
+    swizzles = solve_buffers(program, SolverCache()).swizzles
+    assert certify(lowered(program, problem, point, swizzles).protocol).proved
+
+
+def test_rows_of_tf32_across_k_are_refused_by_the_rule_of_the_products() -> None:
+    problem = MatmulBlackwell.problem(m=128, n=128, k=128, dtypes={"a": "tf32"})
+    space = build_space(MatmulBlackwell, problem, device("b200"))
+    with pytest.raises(SpaceError):
+        space.sample(1, 0)
+    said = str(tg.explain(tg.space(MatmulBlackwell, problem, device="b200")))
+    assert "operand b is contiguous along k, unless its elements have 8 or 16 bits (they have 32)" in said
+
+
+def test_it_is_a_machine_of_the_family_and_its_best_is_twice_as_fast_as_without_tensor_memory() -> None:
+    assert "matmul_blackwell" in FAMILIES["matmul"]
+    sizes = {"m": 4096, "n": 4096, "k": 4096}
+    spaces = (tg.space(name, device="b200", dtypes="bf16", **sizes) for name in ("matmul_blackwell", "matmul_ampere"))
+    with_it, without = map(tg.predict, spaces)
+    assert 2 * with_it.seconds < without.seconds
