@@ -100,10 +100,23 @@ class Turn:
     def of(count: int, machine: type[Machine]) -> Turn:
         """The machine's draw of that number."""
         structures, kinds = len(list(machine.structures())), len(deciding(machine)[1])
-        return Turn(
-            (count + count // math.lcm(structures, len(DEVICES))) % structures,
-            (count + count // math.lcm(structures, kinds)) % kinds,
-        )
+        every = kinds_shift(structures, kinds)
+        return Turn(shifted(count, structures), (count + count // every) % kinds)
+
+
+def shifted(count: int, structures: int) -> int:
+    """The structure of a draw: one behind the other, and by one more each time that the devices would begin anew."""
+    return (count + count // math.lcm(structures, len(DEVICES))) % structures
+
+
+@cache
+def kinds_shift(structures: int, kinds: int) -> int:
+    """After how many draws types go on by one more, so that each of them meets every structure: the fewest."""
+    draws, pairs = range(structures * kinds * len(DEVICES)), structures * kinds
+    for every in range(max(structures, kinds, len(DEVICES)), len(draws) + 1):
+        if len({(shifted(n, structures), (n + n // every) % kinds) for n in draws}) == pairs:
+            return every
+    raise ValueError(f"{structures} structures and {kinds} types do not meet in {len(draws)} draws")
 
 
 def deciding(machine: type[Machine]) -> tuple[str, tuple[DType, ...]]:

@@ -137,7 +137,7 @@ class Sums(Machine):
     c = product(a, m, n)
     tma, mma, ld, st = isa.TmaLoad(), isa.Tcgen05Mma(32), isa.Tcgen05Ld(), isa.StGlobal(1)
     conversions, compute = isa.arithmetic("f32"), "f32"
-    cleared, alone, in_tmem = True, True, True
+    cleared, alone, in_tmem, written_out, all_lanes = True, True, True, True, True
 
     def program(self, p: Any) -> None:
         a_stage = p.smem("f16", (128, 32), contiguous=self.a.contiguous, swizzle=64)
@@ -160,7 +160,10 @@ class Sums(Machine):
                 if not self.alone:
                     p.store(self.st, self.c.tile(i, j, shape=(128, 32)), p.full(rows, "f32", 1.0))
             with p.role("epilogue", warps=4, first=8), sums.consume() as t:
-                p.store(self.st, self.c.tile(i, j, shape=(128, 32)), p.load(self.ld, t.c, rows))
+                around = p.unroll(32, step=32) if self.written_out else p.loop(32, step=32)
+                with around as at:
+                    sums_of = t.c.window((0 if self.all_lanes else 64, at), (128, 32))
+                    p.store(self.st, self.c.tile(i, j, shape=(128, 32)), p.load(self.ld, sums_of, rows))
 
     def beside(self, p: Any) -> dict[str, Any]:
         return {} if self.in_tmem else {"d": p.buffer(SMEM, "f32", (128, 32))}
@@ -178,6 +181,11 @@ REFUSED = {
         "role multiplier multiplies into tensor memory, which one of its threads does alone, and all of them do more: "
         "%v7 = 1; do that in another role"
     ),
+    "written_out": (
+        "sums.c[0:+128, 32*i7:+32] begins at a column that i7 counts at run time; write that loop out, "
+        "`with p.unroll(...)`"
+    ),
+    "all_lanes": "sums.c[64:+128, 32*u7:+32] begins at row 64; a window in tensor memory has all lanes",
     "in_tmem": (
         "pipeline 'sums' hands over sums.c in tensor memory and sums.d in shared memory, which are completed "
         "otherwise; give each a pipeline of its own"

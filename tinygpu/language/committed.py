@@ -28,6 +28,7 @@ def _mistakes(program: Program) -> Iterator[str]:
             for use in uses(program.body, pipeline.name):
                 if use.does == "produce":
                     yield from _of_sums(use.body.statements)
+    yield from _of_windows(program)
     for role in program.roles:
         mine = tuple(statements(program.body, role.name))
         multiplied = [s for s in walk(mine) if into_tensor_memory(s)]
@@ -65,3 +66,19 @@ def _of_sums(body: tuple[n.Statement, ...]) -> Iterator[str]:
             )
             return
 
+
+def _of_windows(program: Program) -> Iterator[str]:
+    """Windows in tensor memory have all lanes, and columns that the text of a kernel names."""
+    counted = {s.index for s in walk(program.body) if isinstance(s, n.Repeated) and not s.written_out}
+    counted |= {axis.index for axis in program.grid.axes}
+    for s in walk(program.body):
+        for tile in (*s.reads, *s.writes):
+            if tile.memory is not TMEM:
+                continue
+            if not tile.offset[0].same(0):
+                yield f"{tile} begins at row {tile.offset[0]}; a window in tensor memory has all lanes"
+            if moving := sorted(tile.offset[1].symbols & counted):
+                yield (
+                    f"{tile} begins at a column that {moving[0]} counts at run time; write that loop out, "
+                    "`with p.unroll(...)`"
+                )

@@ -166,6 +166,7 @@ class _Process:
     tile: int = 0
     acquired: dict[str, int] = field(default_factory=dict)
     waited: dict[str, int] = field(default_factory=dict)
+    turned: dict[str, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     under_way: list[float] = field(default_factory=list)
     work: Generator[Pause, None, None] | None = None
@@ -369,8 +370,8 @@ class _Engine:
     def _turn(self, process: _Process, name: str) -> int:
         """The number of the turn that a role takes next: they go around, role after role, from tile to tile."""
         takers = self.takers[name]
-        taken = process.waited.get(name, 0)
-        process.waited[name] = taken + 1
+        taken = process.turned.get(name, 0)
+        process.turned[name] = taken + 1
         return taken * len(takers) + takers.index(process.plan.role)
 
     def _fetch(self, process: _Process, copy: Stretch, into: str) -> float:

@@ -30,7 +30,6 @@ from tinygpu.ptx.lowering import bulk, compute, control, gmem, grid, moves, roun
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Emitter, Reg
-from tinygpu.ptx.lowering.reach import check_reach
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.schedulers.sliced import OneTile, StaticPersistent
 from tinygpu.schedulers.stream_k import StreamK
@@ -127,21 +126,6 @@ def test_numbers_of_64_bits_are_computed_when_lowering() -> None:
 
 def edited(name: str, **fields: Any) -> Program:
     return replace(programs(name)[0][0], **fields)
-
-
-def committed(name: str) -> Program:
-    program = programs(name)[0][0]
-    return replace(program, pipelines=tuple(replace(p, completion="tcgen05 commit") for p in program.pipelines))
-
-
-def test_what_has_no_lowering_is_listed() -> None:
-    one = committed("OneTileRoles")
-    with pytest.raises(LoweringError) as refused:
-        check_reach(one)
-    assert str(refused.value) == (
-        f"{one.machine} is not lowered: a pipeline is completed by tcgen05 commit; kernels are written for "
-        "instructions that are not traced only"
-    )
 
 
 def context(program: Program) -> Context:

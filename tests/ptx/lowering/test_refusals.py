@@ -650,6 +650,7 @@ def test_what_cannot_be_written_is_no_candidate(name: str) -> None:
 
 TYPE = "narrows a type: verbs take this family alone, and what is dispatched here is of it"
 HANDOVER = "tinygpu.language.handover"
+COMMITTED = "tinygpu.language.committed, and tests/machines/test_matmul_basic_blackwell.py tries it"
 OPEN = "the state of lowering itself: a block is entered before what stands in it is written"
 PLACES: dict[tuple[str, str], str] = {
     ("bulk", "{} is not moved to or from {} by TMA"): "no swizzle",
@@ -709,6 +710,12 @@ PLACES: dict[tuple[str, str], str] = {
     ("look_back", "nothing is said that shifts %{} between lanes"): "p.scan refuses it, in tests/tinygpu/language",
     ("scan", "nothing is said that shifts %{} between lanes"): "p.scan refuses it, in tests/tinygpu/language",
     ("smem", "{} does not lie in SMEM"): TYPE,
+    ("tensor_memory", "an accumulator in tensor memory begins as 0, not as {}"): TYPE,
+    ("tensor_memory", "the window of {} begins at no fixed column of all lanes"): COMMITTED,
+    ("tensor_memory", "{} ({}) does not multiply into tensor memory"): TYPE,
+    ("tensor_memory", "{} adds to {}, which begins as nothing: p.clear it before"): COMMITTED,
+    ("tensor_memory", "{} does not load from tensor memory"): TYPE,
+    ("tensor_memory", "{} lies in no tensor memory"): TYPE,
     ("warpgroup", "{} is no operand of {}: it lies in no swizzled buffer"): "plain operands",
     ("warpgroup", "the window of {} moves at run time, and descriptors are made for fixed windows"): "moving operands",
     ("warpgroup", "the warpgroups' parts of {} do not begin at widths of its swizzle"): "narrow",

@@ -29,7 +29,7 @@ from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace
 from tinygpu.spaces.plan_space import PlanSpace, space_of
 
-DEVICES = ("a100", "rtx4090", "h100", "h200")
+DEVICES = ("a100", "rtx4090", "h100", "b200")
 # Order in which memories are named, from the largest on.
 MEMORIES = ("GMEM", "L2", "L1", "SMEM", "TMEM", "RMEM")
 

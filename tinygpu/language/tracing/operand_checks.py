@@ -16,6 +16,7 @@ from tinygpu.dtypes import DType, cannot_hold
 from tinygpu.expressions import Expr, Operand, all_of, expr, joined, maximum, symbol
 from tinygpu.language.holders import holds_values
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer, held_digits
+from tinygpu.language.instruction.base import or_of
 from tinygpu.language.matrix_fragments import holds_every_element_once
 from tinygpu.language.memories import RMEM, Memory
 from tinygpu.language.partition import Condition, Partition
@@ -38,7 +39,7 @@ class OperandChecks(BlockChecks):
 
     def _instruction(self, instruction: Any, family: tuple[type, ...], verb: str) -> str:
         if not isinstance(instruction, family):
-            wanted = " or ".join(f.__name__ for f in family)
+            wanted = or_of([f.__name__ for f in family])
             raise self.fail(f"p.{verb} takes a {wanted}, not {instruction!r}")
         name = self.machine.attribute_of(instruction)
         hops: tuple[Any, ...] = instruction.hops if isinstance(instruction, Route) else (instruction,)
