@@ -20,7 +20,7 @@ from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Barrier, Pipe
 
 # How far behind a role may fall with anything before it is said to fall behind without end; states at most.
-FARTHEST, MOST_STATES = 4, 10_000
+FARTHEST, MOST_STATES = 4, 3_000
 # Behind which fence, and then the warp's meeting, a slot may be given back, by who has read it.
 FENCE = "fence.proxy.async"
 FENCES = {"threads": FENCE, "tcgen05.ld": "tcgen05.fence::before_thread_sync"}

@@ -73,6 +73,7 @@ def test_rows_of_tf32_across_k_are_refused_by_the_rule_of_the_products() -> None
     assert "operand b is contiguous along k, unless its elements have 8 or 16 bits (they have 32)" in said
 
 
+@pytest.mark.slow
 def test_it_is_a_machine_of_the_family_and_its_best_is_twice_as_fast_as_without_tensor_memory() -> None:
     assert "matmul_blackwell" in FAMILIES["matmul"]
     sizes = {"m": 4096, "n": 4096, "k": 4096}
