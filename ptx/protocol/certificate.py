@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from tinygpu.constraints.query import Notebook
+from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program.order import Blocked
 from tinygpu.ptx.lowering import sync
@@ -320,6 +321,8 @@ def _look(protocol: sync.Protocol) -> tuple[Explored, ...]:
     rounds = [(3 * stages + 1,) * every, (stages + 1, 1, stages) * every]
     if any(ring.completion == "turn" for ring in protocol.rings):
         rounds.append((2, 2) * every)
+    if summed := [ring.stages for ring in protocol.rings if ring.completion == COMMIT]:  # a slot for each tile
+        rounds.append((1,) * (2 * max(summed) + 1))
     looked = []
     for instance in map(Instance, rounds):
         looked.append(explore(protocol, instance, EXPLORED_STATES))
