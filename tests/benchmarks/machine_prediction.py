@@ -3,8 +3,8 @@
     python -m tests.benchmarks.machine_prediction TABLE.csv[.xz] [--problems N]
 
 As prediction_error.py, but the candidates are those of the project's own machines, all of them: `matmul_ampere` on an
-A100, `matmul_hopper` on an H100, for N problems of each of their columns, evenly spaced. Nothing is fitted. The best
-candidate is also simulated.
+A100, `matmul_hopper` on H100 and H200, `matmul_blackwell` on a B200, for N problems of each of their columns that the
+table has, evenly spaced. Nothing is fitted. The best candidate is also simulated.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from tests.benchmarks.library_products import Problem
-from tests.benchmarks.measured_products import rows
+from tests.benchmarks.measured_products import columns_of, rows
 from tests.benchmarks.prediction_error import Errors, two_constant_roofline
 from tinygpu.devices import Device, device
 from tinygpu.language.machine import Machine
 from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
@@ -31,6 +32,8 @@ from tinygpu.spaces.build import build_space
 CASES: tuple[tuple[type[Machine], str, tuple[str, ...]], ...] = (
     (MatmulAmpere, "a100", ("a100_sxm.trt", "a100_sxm.alt")),
     (MatmulHopper, "h100", ("h100_sxm.trt", "h100_sxm.alt")),
+    (MatmulHopper, "h200", ("h200_sxm.trt",)),
+    (MatmulBlackwell, "b200", ("b200_sxm.vllm",)),
 )
 
 
@@ -54,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     for machine, name, columns in CASES:
         gpu = device(name)
-        for column in columns:
+        for column in (c for c in columns if c in columns_of(chosen.table)):
             listed = rows(chosen.table, column, 512)
             count = min(chosen.problems, len(listed))
             measured = [listed[(2 * i + 1) * len(listed) // (2 * count)] for i in range(count)]
