@@ -29,6 +29,9 @@ PRODUCT = {"m": 8192, "n": 8192, "k": 8192}
 SIZES = {
     "matmul_skinny": {"m": 16, "n": 16384, "k": 16384},
     "tensor_reduction": {"n": 1 << 27},
+    "top_k": {"m": 1 << 19, "n": 256, "k": 8},
+    "grouped_matmul": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},
+    "grouped_matmul_hopper": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},
     "attention_decoding": {"b": 16, "h": 8, "r": 8, "t": 16384, "d": 128},
     "attention_paged": {"b": 16, "h": 8, "r": 8, "d": 128, "most": 128, "pages": 2048, "page": 128},
 }
