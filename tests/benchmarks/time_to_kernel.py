@@ -23,6 +23,7 @@ from tinygpu.language import Machine
 from tinygpu.language.problem import Problem
 
 DEVICES = ("a100", "h100")
+BLACKWELL = ("b200",)
 GOAL_SECONDS = 20.0
 PRODUCT = {"m": 8192, "n": 8192, "k": 8192}
 # Of plans, and of what is no square product.
@@ -83,12 +84,12 @@ def tuned(name: str, device: str) -> Row:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("machines", nargs="*", default=[*SHIPPED, *PLANS], help="names; all that ship unless given")
-    parser.add_argument("--device", action="append", dest="devices", help="a100 and h100 unless given")
+    parser.add_argument("--device", action="append", dest="devices", help="a100 and h100, or b200, unless given")
     asked = parser.parse_args()
     print("| machine | sizes | device | CPU s | kernel |\n| --- | --- | --- | ---: | --- |")
     rows = []
     for name in asked.machines:
-        for device in asked.devices or DEVICES:
+        for device in asked.devices or (BLACKWELL if "blackwell" in name else DEVICES):
             if "hopper" in name and device == "a100":
                 continue
             rows.append(tuned(name, device))
