@@ -49,7 +49,10 @@ class Matvec(Machine):
     meet = Choice("through memory", "in a cluster")  # the CTAs that share rows
     arithmetic, plus, compute, contract = isa.arithmetic("f32"), isa.Add("f32"), "f32", True
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
-    together = Require(split_k > 1, "a cluster has several CTAs", only=(meet, "in a cluster"))
+    together = Require(
+        split_k > 1, "a cluster has several CTAs", kind="dominance", only=(meet, "in a cluster"),
+        why="one CTA alone does the same in the other way, without waiting for a cluster",
+    )  # fmt: skip
     shared = Require(
         (split_k == 1) | ((m * across <= 2048 * symbol("device.sm_count")) & (split_k * across * vector <= k)),
         "CTAs share rows only where those do not fill the device, and each has rounds of its own", kind="dominance",

@@ -10,7 +10,7 @@ conflicts that their distribution lets expect (`tinygpu.cost.drawn_rows`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -47,6 +47,7 @@ class Counts:
     names        what is counted
     compute      from parameters, dims and tensor facts to the counts, in the order of the names
     expressions  the same counts as expressions, for whoever asks what they can be at least
+    useful       tensor operations that the problem asks for, of the same values: in floats, which hold them
     """
 
     program: Program
@@ -57,6 +58,7 @@ class Counts:
     heuristics: tuple[str | Heuristic, ...]
     path: TensorPath = "mma.sync"
     expressions: tuple[Expr, ...] = ()
+    useful: Callable[[Mapping[str, Any]], Any] = field(default=lambda values: 0.0)
 
     def value(self, name: str, values: Mapping[str, Any]) -> Any:
         """One of the counts by name: "iterations", "registers", "smem", ..."""
@@ -103,7 +105,7 @@ class Counts:
             dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
             dram_bytes_written=v["written"],
             compulsory_dram_bytes=v["compulsory"],
-            useful_tensor_flops=_counted(v["useful"]) if self.operand else None,
+            useful_tensor_flops=self.useful(values) if self.operand else None,
             operand=self.operand or "f16",
             accumulator=self.accumulator or "f32",
             tensor_path=self.path,
@@ -165,7 +167,12 @@ def count(program: Program, heuristics: tuple[str | Heuristic, ...] = HEURISTICS
     paths: dict[str, TensorPath] = {"wgmma group": "wgmma", "tcgen05 commit": "tcgen05"}
     path = paths.get(multiply.instruction.completion, "mma.sync") if multiply else "mma.sync"
     compute, expressions = compile_arrays(*named.values()), tuple(named.values())
-    return Counts(program, tuple(named), compute, operand, accumulator, heuristics, path, expressions)
+    useful = compile_arrays(useful_flops(program))
+
+    def in_floats(values: Mapping[str, Any]) -> Any:
+        return useful({name: _float(value) for name, value in values.items()})[0]
+
+    return Counts(program, tuple(named), compute, operand, accumulator, heuristics, path, expressions, in_floats)
 
 
 class _Counter:
@@ -288,7 +295,6 @@ class _Counter:
         written = sum_of(touched_bytes(p, t, "written") for t in p.tensors if t.access != "in")
         out["written"] = written
         out["compulsory"] = sum_of(touched_bytes(p, t, "read") for t in read) + written
-        out["useful"] = useful_flops(p)
         return out | self._reads(read, tiles) | self._again(ctas)
 
     def _turns(self) -> Expr:
@@ -367,9 +373,11 @@ def _main_loop(body: tuple[n.Statement, ...]) -> list[n.Repeated]:
     return loops[:1]
 
 
-def _counted(number: Any) -> Any:
-    """A count that 64 bits may not hold: products of many dims."""
-    return float(number) if isinstance(number, int) and number >= 2**63 else number
+def _float(value: Any) -> Any:
+    """A number, or an array of them, in floats; anything else as it is."""
+    if isinstance(value, np.ndarray):
+        return value.astype(np.float64) if value.dtype.kind in "iu" else value
+    return float(value) if isinstance(value, int | np.integer) else value
 
 
 def picked_windows(program: Program, t: Tensor, verb: Literal["read", "written"]) -> list[Expr]:

@@ -323,7 +323,7 @@ def test_what_reads_nothing_has_a_byte_under_way_and_reads_none() -> None:
     assert (demand.bytes_in_flight_per_cta, demand.dram_bytes_read, demand.dram_bytes_written) == (1, 0, 64 * 64 * 4)
     assert (demand.ctas, demand.total.sectors_read, demand.total.sectors_written) == (32, 0, 16)
     assert (demand.operand, demand.accumulator, demand.useful_tensor_flops) == ("f16", "f32", None)
-    assert space.counts(0).value("useful", values_of(space, space.space.at(0))) == 0
+    assert space.counts(0).useful(values_of(space, space.space.at(0))) == 0
 
 
 @pytest.mark.parametrize("overlapped", [0, 1])
@@ -335,7 +335,7 @@ def test_useful_operations_of_two_products_are_those_of_their_elements(overlappe
     point = {"groups": groups, "overlapped": overlapped, "bn": 32, "stages": 2, "columns": 64, "swizzle": 128}
     wanted = 4 * 2 * 3 * 2 * 100 * 331 * 64
     index = space.structure_index(point)
-    assert space.counts(index).value("useful", values_of(space, point)) == pytest.approx(wanted, rel=1e-6)
+    assert space.counts(index).useful(values_of(space, point)) == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("chunk", [256, 8192])
@@ -344,5 +344,5 @@ def test_useful_operations_of_rounds_that_data_decide_are_what_is_expected(chunk
     sizes = {"b": 8, "h": 4, "r": 8, "t": 8192, "d": 128, "c": 8192 // chunk}
     space = build_space(KeysOfPart, KeysOfPart.problem(**sizes), device("a100"))
     point = {"vector": 8, "across": 16, "chunk": chunk, "warps": 1, "bn": 32, "stages": 2}
-    found = space.counts(0).value("useful", values_of(space, point))
+    found = space.counts(0).useful(values_of(space, point))
     assert found == pytest.approx(4 * 8 * 4 * 8 * 4096 * 128, rel=0.07)
