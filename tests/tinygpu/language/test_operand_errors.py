@@ -122,7 +122,7 @@ def product(
         (lambda self, p, x, y, who: p.store(self.neg, y, x), "p.store takes a Transfer or MatrixStore, not {neg}"),
         (
             lambda self, p, x, y, who: p.copy(self.neg, x, y),
-            "p.copy takes a Transfer or Route or BulkTransfer, not {neg}",
+            "p.copy takes a Transfer, Route or BulkTransfer, not {neg}",
         ),
         (
             lambda self, p, x, y, who: p.copy(Route(self.ld, self.st), y, x, who),
