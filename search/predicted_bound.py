@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tinygpu.constraints.intervals import INTERVAL_NAMES, Interval
 from tinygpu.cost.counting import Counts
 from tinygpu.cost.demand import Chain, Demand, Phase, Work
-from tinygpu.cost.predictor import Rates
+from tinygpu.cost.rates import Rates
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr, ceil_div, compile_arrays, compile_with, where
 from tinygpu.search.bounded import Region

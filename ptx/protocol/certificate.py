@@ -13,7 +13,7 @@ from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program.order import Blocked
 from tinygpu.ptx.lowering import sync
-from tinygpu.ptx.protocol.automaton import Automaton, Irregular, automaton
+from tinygpu.ptx.protocol.automaton import automaton
 from tinygpu.ptx.protocol.counting import Count, ahead, passed, steps_of, used
 from tinygpu.ptx.protocol.execution import Instance, roles
 from tinygpu.ptx.protocol.exploration import Explored, explore
@@ -30,6 +30,7 @@ from tinygpu.ptx.protocol.induction import (
     answer,
 )
 from tinygpu.ptx.protocol.order import OrderProof, order
+from tinygpu.ptx.protocol.progress import Automaton, Irregular
 from tinygpu.ptx.protocol.sequence import sequence
 from tinygpu.ptx.protocol.turns import ONE_AT_A_TIME, TurnProof, in_order
 

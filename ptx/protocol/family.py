@@ -19,8 +19,8 @@ from typing import Literal, TypeAlias
 
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.emitter import Number, Reg
-from tinygpu.ptx.protocol.automaton import FENCE, Irregular
 from tinygpu.ptx.protocol.counting import steps_of
+from tinygpu.ptx.protocol.progress import FENCE, Irregular
 
 
 @dataclass(frozen=True, slots=True)

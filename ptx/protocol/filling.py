@@ -23,9 +23,9 @@ from typing import Any
 import z3
 
 from tinygpu.ptx.protocol import family as f
-from tinygpu.ptx.protocol.automaton import Irregular
 from tinygpu.ptx.protocol.induction import OVERWRITTEN, RLIMIT, UNFILLED, Question
 from tinygpu.ptx.protocol.one_slot import HEADS, Goal, Holding, OneSlot
+from tinygpu.ptx.protocol.progress import Irregular
 
 
 @dataclass(frozen=True, slots=True)

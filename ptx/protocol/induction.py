@@ -27,7 +27,7 @@ from typing import Any
 import z3
 
 from tinygpu.constraints.query import Answer, Notebook, Query, ask
-from tinygpu.ptx.protocol.automaton import Automaton, Move, Progress
+from tinygpu.ptx.protocol.progress import Automaton, Move, Progress
 
 # Z3 needs some 10,000 units for each of these questions.
 RLIMIT = 5_000_000

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import z3
 
 from tinygpu.ptx.protocol import family as f
-from tinygpu.ptx.protocol.automaton import Irregular
 from tinygpu.ptx.protocol.induction import OVERWRITTEN, UNFILLED
+from tinygpu.ptx.protocol.progress import Irregular
 
 # What is known of the slot, by name, and what registers hold: terms of Z3.
 State: TypeAlias = "dict[str, Any]"

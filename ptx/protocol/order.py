@@ -30,8 +30,8 @@ from tinygpu.program.order import (
 )
 from tinygpu.program.order import order as ordered
 from tinygpu.ptx.lowering import sync
-from tinygpu.ptx.protocol.automaton import Automaton, Irregular
 from tinygpu.ptx.protocol.induction import STUCK, Question
+from tinygpu.ptx.protocol.progress import Automaton, Irregular
 from tinygpu.ptx.protocol.turns import in_order
 
 

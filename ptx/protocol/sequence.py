@@ -17,9 +17,9 @@ from typing import Literal, TypeAlias
 
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.emitter import Number, Reg
-from tinygpu.ptx.protocol.automaton import FENCE, Irregular
 from tinygpu.ptx.protocol.counting import steps_of
 from tinygpu.ptx.protocol.exploration import Violation
+from tinygpu.ptx.protocol.progress import FENCE, Irregular
 
 MOST_STATES = 50_000
 NEVER = -1_000  # the round that a slot holds which nobody has written

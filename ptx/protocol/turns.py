@@ -15,8 +15,8 @@ from typing import Any
 import z3
 
 from tinygpu.ptx.lowering import sync
-from tinygpu.ptx.protocol.automaton import Automaton, Irregular, Move
 from tinygpu.ptx.protocol.induction import MISSED, OVERWRITTEN, STUCK, Question
+from tinygpu.ptx.protocol.progress import Automaton, Irregular, Move
 
 ONE_AT_A_TIME = "roles take their turns one at a time, in their order"
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tinygpu.cost.demand import SECTOR_BYTES, Demand
 from tinygpu.cost.occupancy import occupancy
-from tinygpu.cost.predictor import Rates
+from tinygpu.cost.rates import Rates
 from tinygpu.devices import Device
 from tinygpu.spaces.build import MachineSpace
 

@@ -11,7 +11,7 @@ from tinygpu.api.predicted_plan import PlanPredicted
 from tinygpu.api.timeline import short_point
 from tinygpu.cli.printing import console, table
 from tinygpu.cost.predictor import CAUSES, UNITS
-from tinygpu.simulator.engine import SERVERS
+from tinygpu.simulator.plan import SERVERS
 
 # Rows of what each role does.
 SHOWN = 6

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tinygpu.simulator.engine import SERVERS, Span
+from tinygpu.simulator.plan import SERVERS, Span
 from tinygpu.simulator.simulate import Simulation
 
 _SLOT = re.compile(r"slot (\d+) (.*)")

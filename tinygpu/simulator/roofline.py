@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.cost.demand import SECTOR_BYTES, Demand
-from tinygpu.cost.predictor import Prediction, Rates
+from tinygpu.cost.predictor import Prediction
+from tinygpu.cost.rates import Rates
 from tinygpu.devices import Device
 from tinygpu.simulator.drawing import Canvas, decades
 

@@ -16,11 +16,13 @@ import numpy as np
 from tinygpu.cost.demand import Chain, Demand, Work
 from tinygpu.cost.occupancy import Occupancy
 from tinygpu.cost.operations import CHAIN, WORK
-from tinygpu.cost.predictor import CAUSES, Launch, Prediction, Rates, contended, predict
+from tinygpu.cost.predictor import CAUSES, Launch, Prediction, contended, predict
+from tinygpu.cost.rates import Rates
 from tinygpu.devices import Device
 from tinygpu.program.groups import groups
 from tinygpu.program.statement import Body, Statement
 from tinygpu.simulator import engine
+from tinygpu.simulator.plan import PER_SCHEDULER, SERVERS, Plan, RolePlan, Run, Span, Stretch
 from tinygpu.simulator.script import Asked, Part, Script
 from tinygpu.simulator.stop import Stops
 
@@ -52,7 +54,7 @@ class Simulation:
     launch_s: float
     busy_s: Mapping[str, float]
     roles_s: Mapping[str, Mapping[str, float]]
-    spans: tuple[engine.Span, ...]
+    spans: tuple[Span, ...]
     drawn_s: float
     prediction: Prediction
     waves: int
@@ -71,13 +73,13 @@ class Simulation:
     @property
     def busiest(self) -> str:
         """The unit that was in use longest."""
-        return max(engine.SERVERS, key=lambda unit: self.busy_s.get(unit, 0.0))
+        return max(SERVERS, key=lambda unit: self.busy_s.get(unit, 0.0))
 
     def sentence(self) -> str:
         """The bottleneck in words."""
         if not math.isfinite(self.seconds):
             return f"the launch is refused: it exceeds the limits of a CTA on {self.device}"
-        order = sorted(engine.SERVERS, key=lambda unit: -self.busy_s[unit])
+        order = sorted(SERVERS, key=lambda unit: -self.busy_s[unit])
         shares = {unit: self.busy_s[unit] / self.sm_s for unit in order}
         lost = {"power": self.power_s, "launch": self.launch_s}
         first = max(lost, key=lambda cause: lost[cause])
@@ -131,7 +133,7 @@ def simulate(
     prediction = predict(device, demand, launch=launch)
     launch_s = float(prediction.launch_s)
     if not np.isfinite(float(prediction.seconds)):
-        nothing = dict.fromkeys(engine.SERVERS, 0.0)
+        nothing = dict.fromkeys(SERVERS, 0.0)
         return Simulation(math.inf, 0.0, 0.0, launch_s, nothing, {}, (), 0.0, prediction, 0, 0, device.name)
     persistent = script.program.grid.scheduler.persistent
     share = _share(device, demand, persistent, int(prediction.occupancy.ctas_per_sm))
@@ -143,8 +145,8 @@ def simulate(
     waits = groups(body, frozenset(name for name, stages in times.stages.items() if stages == 1))
     events = sum(_events(body, role.stops, times) + len(role.last) for role in roles)
 
-    def run(full: int, spans: int) -> engine.Run:
-        plan = engine.Plan(
+    def run(full: int, spans: int) -> Run:
+        plan = Plan(
             roles,
             body,
             waits,
@@ -257,15 +259,15 @@ class _Times:
         self.read_dram_s = float(np.asarray(demand.dram_bytes_read)) * share / reads if reads else 0.0
         self.write_dram_s = float(np.asarray(demand.dram_bytes_written)) * share / writes if writes else 0.0
 
-    def role(self, part: Part) -> engine.RolePlan:
+    def role(self, part: Part) -> RolePlan:
         # Fewer warps than schedulers leave schedulers, and their tensor cores and lanes, idle.
         idle = max(1.0, self.schedulers / max(1.0, self.numbers[part.warps]))
         stops = {s: stop.map(lambda asked: self.stretch(asked, idle)) for s, stop in part.stops.items()}
         last = tuple(self.stretch(asked, idle) for asked in part.last)
         strides = self._strides(stops) if part.share[1] > 1 else {}
-        return engine.RolePlan(part.role, part.share, stops, last, strides)
+        return RolePlan(part.role, part.share, stops, last, strides)
 
-    def _strides(self, stops: Stops[engine.Stretch]) -> dict[str, int]:
+    def _strides(self, stops: Stops[Stretch]) -> dict[str, int]:
         """Slots of one tile, of the pipelines that the role consumes and others produce."""
         body = self.script.program.body
         produced = _slots(body, stops, self.trips, lambda inner: inner.produces)
@@ -273,7 +275,7 @@ class _Times:
         own = {stop.into for stop in stops.values() if stop.is_ring}
         return {name: count for name, count in consumed.items() if name not in produced and name not in own}
 
-    def stretch(self, asked: Asked, idle: float) -> engine.Stretch:
+    def stretch(self, asked: Asked, idle: float) -> Stretch:
         """The times of one stretch of work, by a role that leaves the schedulers idle by a factor."""
         numbers = self.numbers[asked.amounts :]
         work, chain = Work(*numbers[: len(WORK)]), Chain(*numbers[len(WORK) : len(WORK) + len(CHAIN)])
@@ -287,8 +289,8 @@ class _Times:
             chain = replace(
                 chain, global_loads=0 if asked.together else max(float(np.asarray(chain.global_loads)) - 1, 0)
             )
-        slowed = [s * idle if unit in engine.PER_SCHEDULER else s for unit, s in units.items()]
-        return engine.Stretch(
+        slowed = [s * idle if unit in PER_SCHEDULER else s for unit, s in units.items()]
+        return Stretch(
             asked.label,
             units,
             (read_l2_s, read * self.read_dram_s),

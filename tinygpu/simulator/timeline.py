@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygpu.simulator.drawing import HUES, Canvas, round_step
-from tinygpu.simulator.engine import SERVERS, Span
+from tinygpu.simulator.plan import SERVERS, Span
 from tinygpu.simulator.simulate import Simulation
 
 LEFT, WIDTH, ROW, GAP = 190, 1180, 20, 8

@@ -17,12 +17,12 @@ from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.protocol.automaton import Irregular
 from tinygpu.ptx.protocol.certificate import certify
 from tinygpu.ptx.protocol.counting import steps_of
 from tinygpu.ptx.protocol.execution import roles
 from tinygpu.ptx.protocol.family import Family, family
 from tinygpu.ptx.protocol.filling import HEADS, FillingProof
+from tinygpu.ptx.protocol.progress import Irregular
 from tinygpu.ptx.protocol.sequence import sequence
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache

@@ -10,9 +10,10 @@ from breaks import breaks
 from structures import structure
 
 from tinygpu.constraints.query import Query, ask
-from tinygpu.ptx.protocol.automaton import Irregular, automaton
+from tinygpu.ptx.protocol.automaton import automaton
 from tinygpu.ptx.protocol.execution import roles
 from tinygpu.ptx.protocol.induction import STUCK, Question, RingProof, answer
+from tinygpu.ptx.protocol.progress import Irregular
 
 STEPS = 200_000  # of Z3, for each question: some hundredths of a second
 

@@ -13,7 +13,8 @@ import pytest
 
 import tinygpu as tg
 from tinygpu.cost.demand import Phase
-from tinygpu.cost.predictor import Rates, predict
+from tinygpu.cost.predictor import predict
+from tinygpu.cost.rates import Rates
 from tinygpu.devices import device
 from tinygpu.language.meeting import LANES
 from tinygpu.machines.scan import LongScan

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinygpu.cost.demand import Chain, Demand, Phase, Work
-from tinygpu.cost.predictor import CAUSES, UNITS, Rates, predict
+from tinygpu.cost.predictor import CAUSES, UNITS, predict
+from tinygpu.cost.rates import Rates
 from tinygpu.devices import Device, Figure, device, devices
 
 amounts = st.integers(0, 1 << 16)

@@ -23,7 +23,7 @@ from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.simulator.chrome_trace import chrome_trace
 from tinygpu.simulator.drawing import decades, round_step
-from tinygpu.simulator.engine import SERVERS
+from tinygpu.simulator.plan import SERVERS
 from tinygpu.simulator.roofline import ceilings, marks, roofline_svg
 from tinygpu.simulator.simulate import Simulation
 from tinygpu.simulator.simulator import Simulator

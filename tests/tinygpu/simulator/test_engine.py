@@ -14,7 +14,8 @@ from tests.tinygpu.simulator.stretches import stretches as carried_out
 from tinygpu.expressions import expr
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import Groups, Wait, groups
-from tinygpu.simulator.engine import SERVERS, Deadlock, Plan, RolePlan, Run, Stretch, run
+from tinygpu.simulator.engine import Deadlock, run
+from tinygpu.simulator.plan import SERVERS, Plan, RolePlan, Run, Stretch
 from tinygpu.simulator.stop import Stop
 
 amounts = st.integers(0, 50).map(float)

@@ -24,7 +24,7 @@ from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.machines.matmul_skinny import MatmulSkinny
-from tinygpu.simulator.engine import SERVERS
+from tinygpu.simulator.plan import SERVERS
 from tinygpu.simulator.simulate import Simulation, simulate
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.spaces.build import MachineSpace, build_space
