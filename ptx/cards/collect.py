@@ -16,6 +16,8 @@ from tinygpu.ptx.cards.evidence import (
     stmatrix,
     tcgen05_ld,
     tcgen05_mma,
+    tcgen05_mma_cells,
+    tcgen05_st,
     tma,
     unpack,
     warp,
@@ -26,7 +28,7 @@ from tinygpu.ptx.cards.specimen import Card
 
 FAMILIES: tuple[tuple[str, str], ...] = (
     ("Moves between memories", "Transfer, BulkTransfer"),
-    ("Matrices", "MatrixLoad, MatrixStore, MatrixMultiply, CellLoad"),
+    ("Matrices", "MatrixLoad, MatrixStore, MatrixMultiply, CellLoad, CellStore"),
     ("Lanes and warps", "Shuffle, LaneRead, LaneShift, LaneCombine, Instruction"),
     ("Element by element", "Elementwise"),
 )
@@ -35,7 +37,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 @cache
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
-    products = (mma, wgmma, wgmma_registers, tcgen05_mma, tcgen05_ld)
+    products = (mma, wgmma, wgmma_registers, tcgen05_mma, tcgen05_mma_cells, tcgen05_ld, tcgen05_st)
     modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt, unpack)
     return tuple(card for module in modules for card in module.cards())
 

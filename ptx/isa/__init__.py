@@ -33,6 +33,8 @@ from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqr
 from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
+from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells
+from tinygpu.ptx.isa.tcgen05_st import Tcgen05St
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
 from tinygpu.ptx.isa.unpack import Pack, Unpack
 from tinygpu.ptx.isa.warp import BarSync, Redux, ShflBfly, ShflIdx, ShflUp
@@ -93,6 +95,8 @@ __all__ = [
     "Tanh",
     "Tcgen05Ld",
     "Tcgen05Mma",
+    "Tcgen05MmaCells",
+    "Tcgen05St",
     "TmaLoad",
     "TmaStore",
     "Trunc",

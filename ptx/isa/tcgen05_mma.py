@@ -130,7 +130,7 @@ class Tcgen05Mma(MatrixMultiply):
         out = []
         for name, tile, k_axis in (("a", a, 1), ("b", b, 0)):
             buffer = tile.buffer
-            if buffer is None:
+            if buffer is None or buffer.memory is not SMEM:
                 continue
             if buffer.swizzle_bytes is None:
                 raise ValueError(

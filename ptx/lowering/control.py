@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
-from tinygpu.language.instruction import BulkTransfer, CellLoad, MatrixLoad, MatrixStore
+from tinygpu.language.instruction import BulkTransfer, CellLoad, CellStore, MatrixLoad, MatrixStore
 from tinygpu.language.memories import TMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.products import into_tensor_memory
@@ -91,6 +91,8 @@ def _statement(context: Context, s: n.Statement) -> None:
             moves.load(context, s)
         case n.Store() if isinstance(s.instruction, MatrixStore):
             matrix.store_matrix(context, s)
+        case n.Store() if isinstance(s.instruction, CellStore):
+            tensor_memory.store(context, s)
         case n.Store():
             if s.target.buffer is not None and any(getattr(i, "combines", False) for i in s.instructions):
                 barrier(context)  # other threads may have written what is there

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.memories import RMEM
-from tinygpu.language.roles import HANDED_OVER, Role
+from tinygpu.language.roles import ARRIVALS, HANDED_OVER, Role
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import Wait as GroupWait
 from tinygpu.program.one_thread import statements
@@ -102,6 +102,16 @@ def empty_arrivals(program: Program, pipeline: str) -> int:
     return each * sources(program, pipeline)
 
 
+def full_arrivals(program: Program, pipeline: str) -> int:
+    """Arrivals that make a slot full: one of whoever fills it, or of each of the warps that do."""
+    if program.pipeline(pipeline).completion != ARRIVALS:
+        return 1
+    warps = {int(r.warps) for r in users(program, pipeline, n.Produce)}
+    if len(warps) > 1:
+        raise LoweringError(f"the roles that take turns at producing {pipeline} have different numbers of warps")
+    return warps.pop()
+
+
 def _arrivals(program: Program, pipeline: str, role: Role) -> int:
     """Arrivals by which a role gives a slot back: one of each warp, or of its one thread, which commits."""
     uses = (s for s in walk(tuple(statements(program.body, role.name))) if isinstance(s, n.Consume))
@@ -124,8 +134,9 @@ def initialise(context: Context) -> None:
                 issue(context, Init(turn_barrier(name, offset, number), int(takers[number - 1].warps)))
             continue
         stages = int(pipeline.stages)
+        filled = full_arrivals(program, name)
         for slot in range(stages):
-            issue(context, Init(full_barrier(name, offset, slot), 1))
+            issue(context, Init(full_barrier(name, offset, slot), filled))
         arrivals = empty_arrivals(program, name)
         for slot in range(stages):
             issue(context, Init(empty_barrier(name, offset, stages, slot), arrivals))
@@ -182,13 +193,19 @@ def skip(context: Context, pipe: Pipe, count: Number, slots: Slots) -> None:
 
 
 def fill(context: Context, s: n.Produce, body: Body) -> None:
-    """The role's one thread brings a slot's buffers by TMA, or has products added up in them."""
-    pipe = context.pipes[s.pipeline]
-    if context.program.pipeline(s.pipeline).completion == COMMIT:
-        with in_slot(context, pipe) as (slot, parity):
+    """A slot's buffers are brought by TMA, or added up in tensor memory, by one thread; or warps store there."""
+    pipe, completion = context.pipes[s.pipeline], context.program.pipeline(s.pipeline).completion
+    if completion == COMMIT:
+        with in_slot(context, pipe) as (slot, parity), tensor_memory.going_on(context, s.body):
             issue(context, Wait(pipe.empty(slot), parity), tensor_memory.AFTER)
             body(context, s.body)
             issue(context, CommitAt(pipe.full(slot)))
+        return
+    if completion == ARRIVALS:
+        with in_slot(context, pipe) as (slot, parity):
+            issue(context, Wait(pipe.empty(slot), parity), tensor_memory.AFTER)
+            body(context, s.body)
+            issue(context, tensor_memory.BEFORE, MeetWarp(), Arrive(pipe.full(slot)))
         return
     copies = [c for c in s.body if isinstance(c, n.Copy)]
     if len(copies) != len(s.body):
@@ -214,7 +231,7 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
             body(context, s.body)
             issue(context, CommitAt(pipe.empty(slot), sources(context.program, pipe.name), _axes(context, pipe)))
             return
-        if pipeline.completion == COMMIT:
+        if pipeline.completion in (COMMIT, ARRIVALS):
             issue(context, tensor_memory.AFTER)
             body(context, s.body)
             issue(context, tensor_memory.BEFORE, MeetWarp())

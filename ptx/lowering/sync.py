@@ -16,7 +16,7 @@ from tinygpu.ptx.lowering.pipe import Barrier, Pipe
 
 # What no slot is called.
 NOBODY = 0xFFFFFFFF
-Agent: TypeAlias = Literal["threads", "cp.async", "wgmma", "cp.async.bulk", "tcgen05", "tcgen05.ld"]
+Agent: TypeAlias = Literal["threads", "cp.async", "wgmma", "cp.async.bulk", "tcgen05", "tcgen05.ld", "tcgen05.st"]
 
 
 # ---- how often ------------------------------------------------------------------------------------------------------

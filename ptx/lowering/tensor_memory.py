@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tinygpu.expressions import expr
-from tinygpu.language.instruction import CellLoad, MatrixMultiply
+from tinygpu.language.instruction import CellLoad, CellStore, MatrixMultiply
 from tinygpu.language.memories import TMEM, TMEM_LANES
+from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.cells import Columns, columns
+from tinygpu.program.products import going_on_in
 from tinygpu.ptx.lowering import warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
-from tinygpu.ptx.lowering.emitter import Number
+from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import BARRIER_BYTES
-from tinygpu.ptx.lowering.registers import allocate
+from tinygpu.ptx.lowering.registers import RegisterTile, allocate
 from tinygpu.ptx.lowering.sync import Fence, Meet, MeetWarp, Settled
 from tinygpu.ptx.lowering.sync_text import issue
 from tinygpu.ptx.lowering.texts import written
@@ -87,17 +92,29 @@ def _begins(context: Context, tile: Tile) -> Number:
     return context.emit.add(context.emit.add(context.tmem, context.emit.mul(slot, place.width)), place.first + cell)
 
 
+@contextmanager
+def going_on(context: Context, body: tuple[n.Statement, ...]) -> Iterator[None]:
+    """A block in which products may go on from the sums that are there: unless a branch begins them, they do."""
+    for name in sorted(going_on_in(body)):
+        added = context.emit.new("p", len(context.emit.blocks))
+        context.emit.line(f"setp.eq.u32 {added}, 0, 0;")
+        context.added[name] = added
+    yield
+    for name in going_on_in(body):
+        del context.added[name]
+
+
 def clear(context: Context, s: n.Constant) -> None:
     """The accumulator begins as zeros: the first product overwrites it."""
     if s.value != 0 or not isinstance(s.value, int | float):
         raise LoweringError(f"an accumulator in tensor memory begins as 0, not as {s.value}")
-    added = context.emit.new("p")
+    added = context.added.get(s.result.name) or context.emit.new("p")
     context.emit.line(f"setp.ne.u32 {added}, 0, 0;")
     context.added[s.result.name] = added
 
 
 def multiply(context: Context, s: n.Multiply) -> None:
-    """One instruction for each piece of the columns. One thread executes this."""
+    """One instruction for each piece of the columns. One thread executes this. The left operand may be in TMEM too."""
     instruction = s.instruction
     if not isinstance(instruction, MatrixMultiply) or s.accumulator.memory is not TMEM:
         raise LoweringError(f"{s.name} ({instruction}) does not multiply into tensor memory")
@@ -107,14 +124,15 @@ def multiply(context: Context, s: n.Multiply) -> None:
     emit, kinds = context.emit, (s.a.dtype, s.b.dtype)
     _, across_n, _ = (int(expr(extent)) for extent in instruction.shape(*kinds))
     context.first_step = 0
-    a = warpgroup.operand(context, instruction, s.a, 1, 0)
+    a = warpgroup.operand(context, instruction, s.a, 1, 0) if s.a.memory is not TMEM else None
+    cells = f"[{_begins(context, s.a)}]" if a is None else ""
     b = warpgroup.operand(context, instruction, s.b, 0, 0)
     emit.comment(f"{s.name}: {s.accumulator} += {s.a} @ {s.b}")
     for j in range(int(s.accumulator.shape[1]) // across_n):
         d = emit.add(_begins(context, s.accumulator), j * across_n)
-        x, y = warpgroup.descriptor(context, a, 0), warpgroup.descriptor(context, b, j * across_n)
-        across = (a.transposed, b.transposed)
-        emit.line(written(instruction.issue, *kinds, str(d), str(x), str(y), across, str(added)))
+        x = cells if a is None else str(warpgroup.descriptor(context, a, 0))
+        y, across = warpgroup.descriptor(context, b, j * across_n), (a is not None and a.transposed, b.transposed)
+        emit.line(written(instruction.issue, *kinds, str(d), x, str(y), across, str(added)))
     emit.line(f"setp.eq.u32 {added}, 0, 0;")
 
 
@@ -125,18 +143,60 @@ def load(context: Context, s: n.Load) -> None:
         raise LoweringError(f"{s.name} does not load from tensor memory")
     emit = context.emit
     tile = allocate(emit, s.source.dtype, partition.values.size)
-    held = [int(c) for c in partition.coordinates()[0, :, 1]]  # the column of each value
-    register = dict(zip(held, tile.registers, strict=True))
-    warp = emit.rem(context.uniform_warp_of_cta(), WARPS)
-    start = emit.add(_begins(context, s.source), emit.mul(warp, LANES_OF_A_WARP << LANE_BIT))
+    register = dict(zip(_held(partition), tile.registers, strict=True))
+    start = _begins_in_lanes(context, s.source)
     emit.comment(f"{s.name}: {s.result} = {instruction.label} {s.source.name}")
-    column, end = 0, int(s.source.shape[1])
-    while column < end:
-        count = max(c for c in instruction.counts if c <= end - column)
+    for column, count in _runs(instruction.counts, int(s.source.shape[1])):
         registers = [str(register[c]) for c in range(column, column + count)]
         emit.line(written(instruction.statement, registers, f"[{emit.add(start, column)}]"))
-        column += count
     emit.line(written(instruction.complete))
     issue(context, Settled("tcgen05.ld"))
     context.tiles[s.result.name] = tile
 
+
+def store(context: Context, s: n.Store) -> None:
+    """A tile's columns, in the fewest instructions, behind which they are in memory."""
+    instruction, partition = s.instruction, s.value.partition
+    if not isinstance(instruction, CellStore) or partition is None:
+        raise LoweringError(f"{s.name} does not store into tensor memory")
+    emit = context.emit
+    cells = _cells(context, context.registers_of(s.value), _held(partition), 32 // s.target.dtype.bits)
+    start = _begins_in_lanes(context, s.target)
+    emit.comment(f"{s.name}: {s.target} = {instruction.label} {s.value}")
+    for column, count in _runs(instruction.counts, len(cells)):
+        registers = [str(r) for r in cells[column : column + count]]
+        emit.line(written(instruction.statement, f"[{emit.add(start, column)}]", registers))
+    emit.line(written(instruction.complete))
+    issue(context, Settled("tcgen05.st"))
+
+
+def _held(partition: Partition) -> list[int]:
+    """The column of each value of a thread."""
+    return [int(c) for c in partition.coordinates()[0, :, 1]]
+
+
+def _cells(context: Context, tile: RegisterTile, held: list[int], each: int) -> list[Reg]:
+    """The registers that fill the cells from the first column on, `each` elements to a cell."""
+    value = {column: number for number, column in enumerate(held)}
+    if each == 1:
+        return [tile.register(value[column]) for column in range(len(held))]
+    pairs = [(value[column], value[column + 1]) for column in range(0, len(held), 2)]
+    if any(second != first + 1 or first % tile.packed or tile.packed != each for first, second in pairs):
+        raise LoweringError("neighbouring columns of a cell are not in one register")
+    return [tile.register(first) for first, _ in pairs]
+
+
+def _runs(counts: tuple[int, ...], end: int) -> Iterator[tuple[int, int]]:
+    """(the first column, how many) of each instruction, the fewest for so many columns."""
+    column = 0
+    while column < end:
+        count = max(c for c in counts if c <= end - column)
+        yield column, count
+        column += count
+
+
+def _begins_in_lanes(context: Context, tile: Tile) -> Number:
+    """The address of the first cell of a window in the lanes of the warp that asks."""
+    emit = context.emit
+    warp = emit.rem(context.uniform_warp_of_cta(), WARPS)
+    return emit.add(_begins(context, tile), emit.mul(warp, LANES_OF_A_WARP << LANE_BIT))

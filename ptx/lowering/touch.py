@@ -40,7 +40,7 @@ def accesses(s: n.Statement) -> Iterator[tuple[Tile, Literal["read", "write"], A
         case n.Load():
             yield s.source, "read", "tcgen05.ld" if s.source.memory is TMEM else "threads"
         case n.Store():
-            yield s.target, "write", "threads"
+            yield s.target, "write", "tcgen05.st" if s.target.memory is TMEM else "threads"
         case n.Copy() if isinstance(s.instruction, BulkTransfer):
             yield s.source, "read", "cp.async.bulk"
             yield s.target, "write", "cp.async.bulk"

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tinygpu.language.roles import HANDED_OVER
+from tinygpu.language.roles import ARRIVALS, HANDED_OVER
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Barrier, Pipe
 from tinygpu.ptx.protocol.progress import (
     FARTHEST,
+    WAITED_FOR,
     Automaton,
     Constant,
     Irregular,
@@ -115,6 +116,9 @@ def _does(graph: _Graph) -> dict[str, frozenset[str]]:
                 found.setdefault(action.barrier.pipeline, set()).add(kind)
             if isinstance(action, sync.Touch) and (action.verb, action.by) == ("write", "tcgen05"):
                 found.setdefault(action.pipeline, set()).add("bring")
+            if isinstance(action, sync.Arrive) and action.barrier.side == "full":
+                found.setdefault(action.barrier.pipeline, set()).update(("bring", "expect"))
+                continue
             if isinstance(action, (sync.Wait, sync.Expect, sync.Bring, sync.Arrive)):
                 found.setdefault(action.barrier.pipeline, set()).add(kinds[type(action)])
     return {ring: frozenset(of) for ring, of in found.items()}
@@ -165,6 +169,8 @@ class _Run:
                 self.bring(state, registers, progress, action)
             case sync.Arrive(barrier) if barrier.side == "turn":
                 turn = self.end_turn(state, progress, barrier)
+            case sync.Arrive(barrier) if barrier.side == "full":
+                self.filled(state, registers, progress, barrier)
             case sync.Arrive():
                 self.arrive(state, registers, progress, action)
             case sync.CommitAt(barrier) if barrier.side == "full":
@@ -173,6 +179,9 @@ class _Run:
                 self.arrive(state, registers, progress, sync.Arrive(barrier, ctas, axes=axes), "tcgen05")
             case sync.Touch(verb="write", by="tcgen05"):
                 self.add_up(state, registers, progress, action)
+            case sync.Touch(verb="write", by="tcgen05.st") if self.fills(action.pipeline):
+                self.add_up(state, registers, progress, action)
+                self.storing(registers, progress, action)
             case sync.Touch():
                 self.touch(state, registers, progress, action)
             case _:
@@ -313,6 +322,31 @@ class _Run:
             progress[ring] = replace(now, brought=found.ahead + 1, bytes=((1, 1, None),))
             self.moved(state, "bring", Barrier(ring, "full", 0, 0), found.ahead, progress[ring])
 
+    def fills(self, ring: str) -> bool:
+        """Whether the role's warps arrive where slots of a ring are full."""
+        return self.rings[ring].completion == ARRIVALS and "bring" in self.does.get(ring, frozenset())
+
+    def storing(self, registers: dict[str, Value], progress: dict[str, Progress], action: sync.Touch) -> None:
+        """Stores are under way into a slot that is filled: what is told of it comes behind them."""
+        now, found = progress[action.pipeline], self.value(registers, action.slot)
+        if isinstance(found, SlotOf):
+            left = tuple(r for r in now.reading if (r.ahead, r.by) != (found.ahead, action.by))
+            progress[action.pipeline] = replace(
+                now, reading=tuple(sorted((*left, Reading(found.ahead, action.by))))
+            )
+
+    def filled(
+        self, state: State, registers: dict[str, Value], progress: dict[str, Progress], barrier: Barrier
+    ) -> None:
+        """One of the arrivals that make a slot full, of a warp whose stores are complete and ordered."""
+        use, ring = self.use(registers, barrier, "it arrives at"), barrier.pipeline
+        now = progress[ring]
+        for storing in now.reading:
+            if storing.ahead == use and not (storing.fenced and storing.met):
+                raise Irregular(f"it says that a slot is full while {storing.by} may be storing into it")
+        progress[ring] = replace(now, reading=tuple(r for r in now.reading if r.ahead != use))
+        self.expect(state, registers, progress, barrier, 1)
+
     def arrive(
         self, state: State, registers: dict[str, Value], progress: dict[str, Progress], action: sync.Arrive,
         when: str = "",
@@ -340,11 +374,13 @@ class _Run:
             return
         found = self.value(registers, action.slot)
         now = progress[ring]
-        if action.verb == "write":
+        if action.verb == "write" and action.by != "tcgen05.st":
             raise Irregular(f"{action.by} write into a slot of {ring}, which bulk copies fill")
         if not isinstance(found, SlotOf) or not now.released <= found.ahead < now.waited:
             raise Irregular("it reads a slot that it has not waited for, or has given back")
         reading = Reading(found.ahead, action.by)
+        if action.by in WAITED_FOR:  # what was complete is under way again
+            now = replace(now, reading=tuple(r for r in now.reading if (r.ahead, r.by) != (found.ahead, action.by)))
         if reading not in now.reading:
             progress[ring] = replace(now, reading=tuple(sorted((*now.reading, reading))))
         self.moved(state, "read", Barrier(ring, "full", 0, 0), found.ahead, progress[ring])

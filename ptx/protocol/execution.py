@@ -14,6 +14,7 @@ from tinygpu.language.roles import HANDED_OVER
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Barrier, Side
+from tinygpu.ptx.protocol.counting import steps_of
 
 MBARRIERS = (*HANDED_OVER, "turn")
 
@@ -143,6 +144,8 @@ class _Run:
                 yield self.event("expect", barrier, count)
             case sync.Bring(barrier, count, ctas, axis):
                 yield self.event("bring", barrier, count, ctas, () if axis is None else (axis,))
+            case sync.Arrive(barrier) if barrier.side == "full":  # what it has stored is there, and so it says
+                yield self.event("arrive", barrier, 1)
             case sync.Arrive(barrier, ctas, held, _, axes):
                 if not (held and self.value(barrier.slot) == sync.NOBODY):
                     yield self.event("arrive", barrier, 0, ctas, axes)
@@ -196,18 +199,25 @@ class _Run:
         return Event(kind, b.pipeline, b.side, slot, use, value, ctas, axes)
 
     def touch(self, touch: sync.Touch) -> Iterator[Event]:
-        if (touch.verb, touch.by) == ("write", "tcgen05") and touch.pipeline in self.uses:
+        if touch.verb == "write" and touch.pipeline in self.uses and self.fills(touch):
             slot, use = self.value(touch.slot), self.uses[touch.pipeline]
             if self.added.get(touch.pipeline) != use:
                 self.added[touch.pipeline] = use
                 yield Event("bring", touch.pipeline, "full", slot, use, 1)
             return
-        if touch.verb == "read" and touch.pipeline in self.uses:
+        if (touch.verb == "read" or touch.by == "tcgen05.st") and touch.pipeline in self.uses:
             slot = self.value(touch.slot)
             event = Event("read", touch.pipeline, "full", slot, self.uses[touch.pipeline])
             if all((r.event, r.by) != (event, touch.by) for r in self.reads):
                 self.reads.append(_Read(event, touch.by))
                 yield event
+
+    def fills(self, touch: sync.Touch) -> bool:
+        """Whether what is written fills a slot: products do, and stores where warps arrive when they have stored."""
+        return touch.by == "tcgen05" or any(
+            isinstance(s, sync.Arrive) and (s.barrier.pipeline, s.barrier.side) == (touch.pipeline, "full")
+            for s in steps_of(self.role.body)
+        )
 
     def commit(self, of: str) -> None:
         self.groups[of] = self.groups.get(of, 0) + 1

@@ -197,6 +197,8 @@ class _Search:
 
     @staticmethod
     def verb(event: Event) -> str:
+        if (event.kind, event.side) == ("arrive", "full"):
+            return "commits"
         return DONE[event.kind] if event.side != "empty" or event.kind != "wait" else "acquires"
 
     def following(self, state: State) -> Iterator[State]:

@@ -94,7 +94,7 @@ def _items(steps: tuple[sync.Step, ...], rings: frozenset[str], pipes: Mapping[s
         match step:
             case sync.Wait(barrier) if barrier.pipeline in rings:
                 yield Deed("acquire" if barrier.side == "empty" else "wait", barrier.pipeline)
-            case sync.Arrive(barrier, held=held) if barrier.pipeline in rings:
+            case sync.Arrive(barrier, held=held) if barrier.pipeline in rings and barrier.side != "full":
                 yield Deed("hand back" if held else "release", barrier.pipeline)
             case sync.CommitAt(barrier) if barrier.pipeline in rings and barrier.side == "empty":
                 yield Deed("release", barrier.pipeline)

@@ -11,7 +11,10 @@ from tinygpu.ptx.lowering import sync
 FARTHEST = 4
 # Behind which fence, and then the warp's meeting, a slot may be given back, by who has read it.
 FENCE = "fence.proxy.async"
-FENCES = {"threads": FENCE, "tcgen05.ld": "tcgen05.fence::before_thread_sync"}
+BEFORE = "tcgen05.fence::before_thread_sync"
+FENCES = {"threads": FENCE, "tcgen05.ld": BEFORE, "tcgen05.st": BEFORE}
+# What is complete only where the instruction's own wait has said so.
+WAITED_FOR = ("tcgen05.ld", "tcgen05.st")
 
 
 class Irregular(Exception):
@@ -45,9 +48,9 @@ Value: TypeAlias = SlotOf | ParityOf | Constant
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reading:
-    """A use that is being read. By threads: whether a fence, and then the warp's meeting, came since; else its group.
+    """A use that is read, or stored into: whether a fence, and then the warp's meeting, came since; or its group.
 
-    group  commits since its own; -1: in no group yet; of loads from tensor memory, 0 when they are complete
+    group  commits since its own; -1: in no group yet; of loads and stores of tensor memory, 0 when complete
     """
 
     ahead: int
@@ -150,6 +153,6 @@ def ordered(now: Progress, action: sync.Action) -> Progress:
 
 
 def _fences(text: str, reading: Reading) -> bool:
-    """Whether a fence orders what was read: of loads from tensor memory, only when they are complete."""
-    settled = reading.by != "tcgen05.ld" or reading.group >= 0
+    """Whether a fence orders what was touched: of loads and stores of tensor memory, only when they are complete."""
+    settled = reading.by not in WAITED_FOR or reading.group >= 0
     return settled and reading.by in FENCES and text.startswith(FENCES[reading.by])

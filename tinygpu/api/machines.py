@@ -35,7 +35,6 @@ SHIPPED: Mapping[str, str] = {
     "matmul_basic_hopper": "tinygpu.machines.matmul_basic_hopper:MatmulBasicHopper",
     "matmul_hopper": "tinygpu.machines.matmul_hopper:MatmulHopper",
     "matmul_blackwell": "tinygpu.machines.matmul_blackwell:MatmulBlackwell",
-    "matmul_blackwell_consumer": "tinygpu.machines.matmul_blackwell_consumer:MatmulBlackwellConsumer",
     "matmul_basic_blackwell": "tinygpu.machines.matmul_basic_blackwell:MatmulBasicBlackwell",
     "softmax": "tinygpu.machines.softmax:Softmax",
     "rms_norm": "tinygpu.machines.norm:RmsNorm",
@@ -63,6 +62,7 @@ SHIPPED: Mapping[str, str] = {
     "long_scan": "tinygpu.machines.scan:LongScan",
     "attention_ampere": "tinygpu.machines.attention_ampere:AttentionAmpere",
     "attention_hopper": "tinygpu.machines.attention_hopper:AttentionHopper",
+    "attention_blackwell": "tinygpu.machines.attention_blackwell:AttentionBlackwell",
     "attention_varlen_ampere": "tinygpu.machines.attention_varlen:AttentionVarlenAmpere",
     "attention_varlen_hopper": "tinygpu.machines.attention_varlen:AttentionVarlenHopper",
     "attention_paged_prefill": "tinygpu.machines.attention_paged_prefill:AttentionPagedPrefill",
@@ -74,15 +74,8 @@ PLANS: Mapping[str, str] = {
     "attention_paged": "tinygpu.machines.attention_paged:AttentionPaged",
 }
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "matmul": (
-        "matmul_hopper",
-        "matmul_blackwell",
-        "matmul_blackwell_consumer",
-        "matmul_skinny",
-        "matmul_ampere",
-        "matmul_simt",
-    ),
-    "attention": ("attention_hopper", "attention_ampere"),
+    "matmul": ("matmul_hopper", "matmul_blackwell", "matmul_skinny", "matmul_ampere", "matmul_simt"),
+    "attention": ("attention_hopper", "attention_blackwell", "attention_ampere"),
     "attention_varlen": ("attention_varlen_hopper", "attention_varlen_ampere"),
     "scan": ("row_scan", "long_scan"),
 }

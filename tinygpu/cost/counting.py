@@ -283,7 +283,7 @@ class _Counter:
             "tmem": allocated_tmem_bytes(p),
             "turns": self._turns(),
             "multiplying_warps": self._multiplying_warps(),
-            "iterations": self.iterations,
+            "iterations": maximum(self.iterations, 1),  # of rounds that are one less, where there is one
             "prefetch": self.operations.prefetch,
             "in_flight": iteration.in_flight_bytes,
         }

@@ -19,7 +19,7 @@ from tinygpu.cost.pieces import pieces
 from tinygpu.cost.relayouts import exchanged
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
 from tinygpu.language.heuristic import Heuristic
-from tinygpu.language.instruction import BulkTransfer, CellLoad, Elementwise, Transfer
+from tinygpu.language.instruction import BulkTransfer, CellLoad, CellStore, Elementwise, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -110,7 +110,7 @@ class Operations:
                 tally.add("warp_instructions", times * self.warps * ceil_div(registers, 4))
                 if tally.chain["smem_loads"].same(0):
                     tally.wait("smem_loads")
-            case n.Load() if isinstance(s.instruction, CellLoad):  # one of each warp, and a wait for it
+            case n.Load() | n.Store() if isinstance(s.instruction, CellLoad | CellStore):  # and a wait
                 tally.add("warp_instructions", times * self.warps * 2)
                 tally.wait("smem_loads", times)
             case n.Load() if isinstance(s.instruction, Transfer):

@@ -29,7 +29,8 @@ from tinygpu.language.instruction import MatrixMultiply
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor, extent_of
 from tinygpu.program import nodes as n
-from tinygpu.program.tree import expressions, walk
+from tinygpu.program.products import going_on_in
+from tinygpu.program.tree import expressions, uses, walk
 from tinygpu.users_code import at
 
 
@@ -273,6 +274,11 @@ def _ctas(
 _NOTHING = Work((), 0, None, 1)
 
 
+def _goes_on(program: Traced, pipeline: str) -> bool:
+    """Whether some of what produces a pipeline adds to what is there."""
+    return any(going_on_in(u.body.statements) for u in uses(program.body, pipeline) if u.does == "produce")
+
+
 def _pipelines(program: Traced) -> tuple[dict[str, Ring], dict[str, Turns]]:
     """The pipelines of a CTA, with nothing in them."""
     rings, turns = {}, {}
@@ -281,7 +287,7 @@ def _pipelines(program: Traced) -> tuple[dict[str, Ring], dict[str, Turns]]:
         users = [r for r in program.roles if name in _consumed(tuple(_statements(program.body, r.name)))]
         if pipeline.buffers:
             buffers = {b.name: slots(b) for b in pipeline.buffers}
-            rings[name] = Ring(name, int(pipeline.stages), buffers, tuple(users))
+            rings[name] = Ring(name, int(pipeline.stages), buffers, tuple(users), _goes_on(program, name))
         else:
             first = {s.role: None for s in walk(program.body) if isinstance(s, n.InRole) and name in _consumed(s.body)}
             turns[name] = Turns(name, tuple(first))

@@ -23,6 +23,7 @@ class Ring:
     consumers  the roles that consume it
     acquired   for each slot that was acquired, in order: the number of the tile that it is for
     committed  how many of them are full
+    goes_on    whether what is left in its one slot is added to
     next       per role the slot that it consumes next
     released   per slot, how many of its consumers have released it
     moves      how often something was handed over
@@ -32,6 +33,7 @@ class Ring:
     stages: int
     buffers: dict[str, list[Stored]]
     consumers: tuple[Role, ...]
+    goes_on: bool = False
     acquired: list[int] = field(default_factory=list)
     committed: int = 0
     next: dict[str, int] = field(default_factory=dict)
@@ -46,7 +48,7 @@ class Ring:
             number = len(self.acquired)
         self.acquired.append(tile)
         self.released.append(0)
-        for stages in self.buffers.values():
+        for stages in () if self.goes_on else self.buffers.values():
             written = stages[number % self.stages].written
             if written is not None:
                 written[...] = False

@@ -35,6 +35,7 @@ from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.instruction import (
     BulkTransfer,
     CellLoad,
+    CellStore,
     Elementwise,
     Fragment,
     Group,
@@ -75,6 +76,7 @@ __all__ = [
     "AccessPattern",
     "BulkTransfer",
     "CellLoad",
+    "CellStore",
     "Choice",
     "Combine",
     "DType",

@@ -1,4 +1,8 @@
-"""Checks of products into tensor memory: one thread issues them and does nothing else, and sums have a beginning."""
+"""Checks of what tensor memory hands over: products and stores into it, who issues them, and where sums begin.
+
+One thread issues products and does nothing else. Sums begin with p.clear; in a single slot they may go on from what a
+consumer has left there, which then consumes it alone.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import Pipeline
 from tinygpu.program import nodes as n
 from tinygpu.program.one_thread import by_one_thread, issued, statements
-from tinygpu.program.products import into_tensor_memory
+from tinygpu.program.products import going_on_in, into_tensor_memory
 from tinygpu.program.program import Program
 from tinygpu.program.tree import uses, walk
 
@@ -27,7 +31,8 @@ def _mistakes(program: Program) -> Iterator[str]:
         if pipeline.completion == COMMIT:
             for use in uses(program.body, pipeline.name):
                 if use.does == "produce":
-                    yield from _of_sums(use.body.statements)
+                    yield from _of_sums(program, pipeline, use.body.statements)
+        yield from _of_consumers(program, pipeline)
     yield from _of_windows(program)
     for role in program.roles:
         mine = tuple(statements(program.body, role.name))
@@ -44,8 +49,6 @@ def _mistakes(program: Program) -> Iterator[str]:
 def _of_buffers(pipeline: Pipeline) -> Iterator[str]:
     inside = [b.name for b in pipeline.buffers if b.memory is TMEM]
     outside = [b.name for b in pipeline.buffers if b.memory is not TMEM]
-    if inside and pipeline.completion != COMMIT:
-        yield f"{inside[0]} lies in tensor memory, and no product is added up in it; multiply into it, or use p.smem"
     if inside and outside:
         yield (
             f"pipeline {pipeline.name!r} hands over {inside[0]} in tensor memory and {outside[0]} in shared memory, "
@@ -53,18 +56,43 @@ def _of_buffers(pipeline: Pipeline) -> Iterator[str]:
         )
 
 
-def _of_sums(body: tuple[n.Statement, ...]) -> Iterator[str]:
-    """What is added to begins in the same slot."""
+def _of_sums(program: Program, pipeline: Pipeline, body: tuple[n.Statement, ...]) -> Iterator[str]:
+    """What is added to begins in the same slot, or goes on where it was left in the only one."""
     begun: set[str] = set()
+    anywhere = {s.result.name for s in walk(program.body) if isinstance(s, n.Constant) and s.result.memory is TMEM}
+    going_on = going_on_in(body)
     for s in walk(body):
         if isinstance(s, n.Constant):
             begun.add(s.result.name)
-        if isinstance(s, n.Multiply) and into_tensor_memory(s) and s.accumulator.name not in begun:
+        if not (isinstance(s, n.Multiply) and into_tensor_memory(s)):
+            continue
+        sums = s.accumulator.name
+        if sums not in begun and sums not in anywhere:
+            yield f"{s.name} adds to {sums}, where the sums of an earlier tile are; begin with p.clear(...) of it"
+            return
+        if sums in going_on and not pipeline.stages.same(1):
             yield (
-                f"{s.name} adds to {s.accumulator.name}, where the sums of an earlier tile are; begin with "
-                "p.clear(...) of it"
+                f"{s.name} goes on adding to {sums} where {pipeline.name!r} has {pipeline.stages} slots; give it one, "
+                "or begin every slot with p.clear(...)"
             )
             return
+
+
+def _of_consumers(program: Program, pipeline: Pipeline) -> Iterator[str]:
+    """Who stores into what it consumes consumes it alone."""
+    consuming: dict[str, list[n.Statement]] = {}
+    for use in uses(program.body, pipeline.name):
+        if use.does == "consume":
+            stores = (s for s in walk(use.body.statements) if isinstance(s, n.Store))
+            found = consuming.setdefault(use.place.role, [])
+            found += [s for s in stores if s.target.name in {b.name for b in pipeline.buffers}]
+    writing = [name for name, stores in consuming.items() if stores]
+    if writing and len(consuming) > 1:
+        other = next(name for name in consuming if name != writing[0])
+        yield (
+            f"role {writing[0]} stores into {consuming[writing[0]][0].writes[0].name}, which role {other} consumes "
+            "too; let one role consume it"
+        )
 
 
 def _of_windows(program: Program) -> Iterator[str]:

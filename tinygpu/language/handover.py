@@ -10,8 +10,9 @@ import math
 
 from tinygpu.expressions import Expr, expr, symbol
 from tinygpu.language.committed import check_committed
+from tinygpu.language.memories import TMEM
 from tinygpu.language.parameters import DeclarationError
-from tinygpu.language.roles import Pipeline, Role
+from tinygpu.language.roles import ARRIVALS, Pipeline, Role
 from tinygpu.program import nodes as n
 from tinygpu.program.one_thread import all_threads_do, statements
 from tinygpu.program.program import Program
@@ -41,6 +42,8 @@ def check_handover(program: Program) -> None:
         _check_one_completion(program, pipeline)
         if pipeline.completion == "mbarrier":
             _check_agents(program, pipeline)
+        elif pipeline.completion == ARRIVALS:
+            _check_arrivals(program, pipeline)
         elif pipeline.completion in BY_THREADS:
             _check_threads(program, pipeline)
 
@@ -178,6 +181,35 @@ def _check_agents(program: Program, pipeline: Pipeline) -> None:
             )
 
 
+def _check_arrivals(program: Program, pipeline: Pipeline) -> None:
+    """Warps fill slots of tensor memory for other roles, and as many of them arrive in every tile."""
+    roles = {r.name: r for r in program.roles}
+    found = list(uses(program.body, pipeline.name))
+    consuming = {u.place.role for u in found if u.does == "consume"}
+    producing = list(dict.fromkeys(u.place.role for u in found if u.does == "produce"))
+    for name in producing:
+        if name in consuming:
+            raise _error(
+                program,
+                f"role {name} produces {pipeline.name!r} in tensor memory and consumes it itself; keep it in registers",
+            )
+        if not roles[name].warps.same(roles[producing[0]].warps):
+            raise _error(
+                program,
+                f"the roles that take turns at producing {pipeline.name!r} have different numbers of warps: "
+                f"{producing[0]} has {roles[producing[0]].warps}, {name} has {roles[name].warps}",
+            )
+    buffers = {b.name for b in pipeline.buffers}
+    for u in found:
+        stores = (s for s in walk(u.body.statements) if isinstance(s, n.Store))
+        if u.does == "produce" and not any(s.target.name in buffers for s in stores):
+            raise _error(
+                program,
+                f"{pipeline.buffers[0].name} lies in tensor memory, and nothing is added up or stored in it; multiply "
+                "or store into it, or use p.smem",
+            )
+
+
 def _check_one_completion(program: Program, pipeline: Pipeline) -> None:
     """What tells that a slot is full is one thing."""
     found: dict[str, str] = {}
@@ -203,7 +235,8 @@ def _check_products(program: Program) -> None:
             continue
         for operand in (s.a, s.b):
             name = operand.name.split(".")[0]
-            if operand.buffer is not None and program.pipeline(name).completion != "mbarrier":
+            handed_over = operand.buffer is None or program.pipeline(name).completion == "mbarrier"
+            if not handed_over and operand.memory is not TMEM:
                 raise _error(
                     program,
                     f"{s.name} ({s.instruction}) reads {operand.name} from shared memory, which threads fill; another "

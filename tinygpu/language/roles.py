@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.buffer import Buffer
 
-# What tells that a slot is full where mbarriers hand it over from role to role.
-HANDED_OVER = ("mbarrier", "tcgen05 commit")
+# What tells that a slot is full where mbarriers hand it over from role to role; the warps that fill it, by arriving.
+ARRIVALS = "arrivals"
+HANDED_OVER = ("mbarrier", "tcgen05 commit", ARRIVALS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,8 +47,8 @@ class Pipeline:
     """The only way to hand buffers over: `stages` slots that one role produces and another consumes.
 
     completion  what tells that a slot is full: "barrier" (plain stores), "commit group" (cp.async), "mbarrier" (TMA),
-                "tcgen05 commit", or "turn" (no buffers: roles take turns, in the order in which they first do);
-                found from the instructions inside
+                "tcgen05 commit", "arrivals" (stores into TMEM), or "turn" (no buffers: roles take turns, in the order
+                in which they first do); found from the instructions inside
     """
 
     name: str

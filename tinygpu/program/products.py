@@ -31,6 +31,13 @@ def into_tensor_memory(s: Statement) -> bool:
     return isinstance(s, n.Multiply) and s.token is not None and s.token.completion == COMMIT
 
 
+def going_on_in(body: tuple[Statement, ...]) -> frozenset[str]:
+    """Sums in tensor memory to which a block adds without beginning them, or beginning them in a branch only."""
+    begun = {s.result.name for s in body if isinstance(s, n.Constant)}
+    added = {s.accumulator.name for s in walk(body) if isinstance(s, n.Multiply) and into_tensor_memory(s)}
+    return frozenset(added - begun)
+
+
 def read_by_commit(body: tuple[Statement, ...], pipeline: Pipeline) -> bool:
     """Whether products into tensor memory read what a block has of a slot of this pipeline."""
     buffers = {buffer.name for buffer in pipeline.buffers}

@@ -229,7 +229,8 @@ def _own(
             total = total + w.bytes
         sentence = f"{' and '.join(w.name for w in workspaces)} fit into the device's memory"
         out.append(Constraint("workspaces", total <= symbol(MEMORY), sentence, source=title, judge="launch"))
-    required = [r.constraint(title, "" if plan._ships() else plan._place_of(r.name)) for r in plan.requirements()]
+    theirs = not plan.__module__.startswith("tinygpu.machines.")
+    required = [r.constraint(title, plan._place_of(r.name) if theirs else "") for r in plan.requirements()]
     return (*out, *required)
 
 

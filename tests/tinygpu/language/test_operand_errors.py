@@ -119,7 +119,10 @@ def product(
             "add takes 2 operands, not 1",
         ),
         (lambda self, p, x, y, who: p.store(self.st, y, x), "st stores registers, and x lies in GMEM"),
-        (lambda self, p, x, y, who: p.store(self.neg, y, x), "p.store takes a Transfer or MatrixStore, not {neg}"),
+        (
+            lambda self, p, x, y, who: p.store(self.neg, y, x),
+            "p.store takes a Transfer, MatrixStore or CellStore, not {neg}",
+        ),
         (
             lambda self, p, x, y, who: p.copy(self.neg, x, y),
             "p.copy takes a Transfer, Route or BulkTransfer, not {neg}",

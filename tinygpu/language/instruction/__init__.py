@@ -1,6 +1,6 @@
 """Instructions: what one PTX-backed operation needs, brings and costs. The shipped ones are in `tinygpu.ptx.isa`.
 
-An instruction belongs to one of nine families, which say how its operands are partitioned:
+An instruction belongs to one of ten families, which say how its operands are partitioned:
 
     Transfer         moves vectors between two memories, thread by thread (ld, st, cp.async)
     BulkTransfer     moves a whole tile, issued by one thread (TMA)
@@ -8,6 +8,7 @@ An instruction belongs to one of nine families, which say how its operands are p
     MatrixStore      moves fragments from registers to SMEM (stmatrix)
     MatrixMultiply   multiplies fragments, or tiles in SMEM (mma.sync, wgmma, tcgen05.mma)
     CellLoad         moves columns of TMEM to the registers of a warpgroup (tcgen05.ld)
+    CellStore        moves registers of a warpgroup to columns of TMEM (tcgen05.st)
     Elementwise      computes value by value (fma, add, ex2, cvt)
     Shuffle          exchanges values between lanes (shfl.sync); a LaneRead reads any lane, a LaneShift one below too
     LaneCombine      combines what all lanes of a warp have (redux.sync)
@@ -30,6 +31,7 @@ from tinygpu.language.instruction.base import (
     since,
 )
 from tinygpu.language.instruction.bulk import BulkTransfer
+from tinygpu.language.instruction.cell_store import CellStore
 from tinygpu.language.instruction.cells import CellLoad
 from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
 from tinygpu.language.instruction.group import Group
@@ -45,6 +47,7 @@ __all__ = [
     "WRITTEN_FOR",
     "BulkTransfer",
     "CellLoad",
+    "CellStore",
     "Completion",
     "Elementwise",
     "Fragment",

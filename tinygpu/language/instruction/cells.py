@@ -15,6 +15,11 @@ from tinygpu.language.tile import Tile
 from tinygpu.layouts import E, Layout, coalesce
 
 
+def rows_by_lanes(partition: Partition) -> bool:
+    """Whether thread t of a warpgroup holds row t of its tile, all of it."""
+    return coalesce(partition.threads) == Layout(TMEM_LANES, E(0))
+
+
 @dataclass(frozen=True, eq=False)
 class CellLoad(Instruction):
     """Moves columns of TMEM into registers: thread t of a warpgroup has lane t of it, 32 bits of each column.
@@ -42,11 +47,10 @@ class CellLoad(Instruction):
 
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
         """Constraints from moving `memory_side` (a TMEM tile) under `partition`."""
-        lanes = coalesce(partition.threads) == Layout(TMEM_LANES, E(0))
         return (
             self.rule(
                 f"lanes of {memory_side.name}",
-                lanes,
+                rows_by_lanes(partition),
                 f"thread t of the warpgroup holds row t of {memory_side.name}, its lane of TMEM",
             ),
             self.rule(

@@ -25,7 +25,7 @@ class MatrixMultiply(Instruction):
     """c += a @ b on fragments or tiles: a is (m, k), b is (k, n), c is (m, n).
 
     places  the memories of a, b and c: all RMEM for a warp, at once; b, and perhaps a, in SMEM for a warpgroup, in
-            wgmma groups; or a and b in SMEM and c in TMEM, issued by a thread, in tcgen05 commits
+            wgmma groups; or b in SMEM, a there or in TMEM, and c in TMEM, issued by a thread, in tcgen05 commits
     ctas    CTAs of a cluster that multiply together: each holds its own rows of a and c, and 1/ctas of the columns of b
     """
 
@@ -82,7 +82,7 @@ class MatrixMultiply(Instruction):
         """PTX of one instruction into TMEM: d += x @ y, or d = x @ y.
 
         d      register with the address of the accumulator
-        x, y, across  as of `statement`
+        x, y, across  as of `statement`; a in TMEM is a register with its address
         added  predicate: whether something was added up in d before
         """
         raise NotImplementedError
@@ -106,12 +106,13 @@ class MatrixMultiply(Instruction):
             return owed
         in_groups = self.places[1:] == (SMEM, RMEM) and self.places[0] in (SMEM, RMEM)
         grouped = in_groups and self.scope == "warpgroup" and self.completion == "wgmma group"
-        committed = self.places == (SMEM, SMEM, TMEM) and self.scope == "thread" and self.completion == COMMIT
+        into_cells = self.places[1:] == (SMEM, TMEM) and self.places[0] in (SMEM, TMEM)
+        committed = into_cells and self.scope == "thread" and self.completion == COMMIT
         if not grouped and not (committed and self.ctas == 1):
             places = and_of([f"{name} in {place}" for name, place in zip("abc", self.places, strict=True)])
             return (
                 f"is of a {self.scope}, with {places}; a MatrixMultiply is of a warp with all in RMEM, completed at "
                 "once, of a warpgroup with b in SMEM, a in SMEM or RMEM and c in RMEM, completed by wgmma group, or of "
-                "a thread with a and b in SMEM and c in TMEM, completed by tcgen05 commit"
+                "a thread with b in SMEM, a in SMEM or TMEM and c in TMEM, completed by tcgen05 commit"
             )
         return owed or self._owes(MatrixMultiply, "descriptor")

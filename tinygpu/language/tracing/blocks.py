@@ -260,7 +260,7 @@ class Blocks(SharingChecks):
             raise self.fail(f"pipeline {name!r} is never {missing}: its buffers are handed to nobody")
         if not made and not consumed:
             raise self.fail(f"pipeline {name!r} has no buffers and nobody takes a turn in it")
-        self.pipelines[position] = Pipeline(name, expr(stages), made, completion(tuple(body), name))
+        self.pipelines[position] = Pipeline(name, expr(stages), made, completion(tuple(body), name, made))
         self.emit(n.Scope((name,), tuple(body)))
 
     # -- tiles that CTAs share --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from tinygpu.language.holders import same_threads, same_warps
 from tinygpu.language.instruction import (
     BulkTransfer,
     CellLoad,
+    CellStore,
     Instruction,
     LaneRead,
     MatrixLoad,
@@ -53,9 +54,9 @@ class Moves(Blocks):
         return result
 
     @verb("p.store")
-    def store(self, instruction: Transfer | MatrixStore, target: Tile, value: Tile) -> None:
+    def store(self, instruction: Transfer | MatrixStore | CellStore, target: Tile, value: Tile) -> None:
         """Registers to memory."""
-        name = self._instruction(instruction, (Transfer, MatrixStore), "store")
+        name = self._instruction(instruction, (Transfer, MatrixStore, CellStore), "store")
         value = self._stored(value, target.dtype)
         self._use(value)
         self._path(instruction, RMEM, target.memory)

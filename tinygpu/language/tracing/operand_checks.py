@@ -18,7 +18,7 @@ from tinygpu.language.holders import holds_values
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer, held_digits
 from tinygpu.language.instruction.base import or_of
 from tinygpu.language.matrix_fragments import holds_every_element_once
-from tinygpu.language.memories import RMEM, Memory
+from tinygpu.language.memories import RMEM, TMEM, Memory
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
@@ -215,7 +215,10 @@ class OperandChecks(BlockChecks):
             raise self.fail(f"{what} is {value}, and {kind} {why}")
 
     def _in_slot(self, name: str, tile: Tile, *, writing: bool) -> None:
-        """A buffer is touched inside the block that yielded it: written by a producer, read by a consumer."""
+        """A buffer is touched inside the block that yielded it: written by a producer, read by a consumer.
+
+        Of a single slot of tensor memory a consumer may leave other sums than it found, to which the next are added.
+        """
         if tile.buffer is None:
             return
         pipeline = tile.buffer.name.split(".")[0]
@@ -224,6 +227,8 @@ class OperandChecks(BlockChecks):
             raise self.fail(
                 f"{name} touches {tile.name} after its slot was handed on; do it inside produce() or consume()"
             )
+        if writing and verb == "consume" and tile.memory is TMEM and tile.buffer.stages.same(1):
+            return
         if verb != ("produce" if writing else "consume"):
             does, right = ("writes", "produced") if writing else ("reads", "consumed")
             raise self.fail(f"{name} {does} {tile.name} where {pipeline!r} is {DONE[verb]}; do it where it is {right}")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr
 from tinygpu.language.buffer import Buffer
-from tinygpu.language.memories import Memory
+from tinygpu.language.memories import TMEM, Memory
+from tinygpu.language.roles import ARRIVALS
 from tinygpu.language.tile import Tile, buffer_tile
 from tinygpu.language.tracing.record import DONE, Record
 from tinygpu.program import nodes as n
@@ -96,11 +97,13 @@ class Ring:
         return Slot({b.name.split(".")[-1]: buffer_tile(b) for b in self.buffers})
 
 
-def completion(body: tuple[n.Statement, ...], pipeline: str) -> str:
-    """How a slot is completed: by what fills it asynchronously, or by a barrier for plain stores."""
+def completion(body: tuple[n.Statement, ...], pipeline: str, buffers: tuple[Buffer, ...]) -> str:
+    """How a slot is completed: by what fills it asynchronously; of plain stores by a barrier, or, where they go to
+    tensor memory, by the arrivals of the warps that store.
+    """
     produced = [u.body for u in uses(body, pipeline) if u.does == "produce"]
     if not produced:
         return "turn"
     tokens = [t for slot in produced for s in walk(slot.statements) for t in s.tokens]
     found = [t.completion for t in tokens if t.buffer.startswith(f"{pipeline}.")]
-    return found[-1] if found else "barrier"
+    return found[-1] if found else ARRIVALS if any(b.memory is TMEM for b in buffers) else "barrier"

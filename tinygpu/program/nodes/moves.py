@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, ceil_div
-from tinygpu.language.instruction import Instruction, LaneRead, MatrixStore, Transfer
+from tinygpu.language.instruction import CellStore, Instruction, LaneRead, MatrixStore, Transfer
 from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Token
 from tinygpu.language.route import Route
@@ -41,7 +41,7 @@ class Store(ByInstruction):
     """Registers to memory. Elements outside the tensor are left out."""
 
     name: str
-    instruction: Transfer | MatrixStore
+    instruction: Transfer | MatrixStore | CellStore
     value: Tile
     target: Tile
 

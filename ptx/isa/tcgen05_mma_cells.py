@@ -1,0 +1,40 @@
+"""tcgen05.mma with its left operand in tensor memory: what threads have stored there, as weights of attention.
+
+operands   a (128 x k) in TMEM, a row in each lane, k along the columns; b (k x n) in SMEM, in the layouts of TMA; c
+           (128 x n) in TMEM
+legality   as tcgen05.mma has for c and b; steps along k of 8 columns
+meaning    c += a @ b; c = a @ b where nothing was added up yet
+cost       2 m n k operations of the tensor cores; 32 bytes of each column of b from SMEM
+lowering   `Tcgen05MmaCells.issue`, with the address of a's columns
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.expressions import all_of
+from tinygpu.language.memories import SMEM, TMEM, Memory
+from tinygpu.language.tile import Tile
+from tinygpu.ptx.isa.tcgen05_mma import K_BYTES, Tcgen05Mma
+
+
+@dataclass(frozen=True, eq=False)
+class Tcgen05MmaCells(Tcgen05Mma):
+    """tcgen05.mma.cta_group::1 of 128 rows with a in TMEM and b in SMEM; K is 32 bytes of the operands' type.
+
+    n  columns of one instruction
+    """
+
+    places: ClassVar[tuple[Memory, Memory, Memory]] = (TMEM, SMEM, TMEM)
+
+    @property
+    def label(self) -> str:
+        return "tcgen05.mma.cells"
+
+    def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
+        """Of a the step along its columns; of b what lies in SMEM."""
+        step = a.dtype.bits * a.shape[1] // 8
+        sentence = f"each instruction multiplies {K_BYTES} bytes along k of operand a"
+        return (self.rule("step of a", all_of([step == K_BYTES]), sentence), *super().operand_rules(a, b))

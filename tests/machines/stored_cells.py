@@ -1,0 +1,79 @@
+"""Machines whose warps fill rings of tensor memory: for a product, or for other warps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinygpu.language import TMEM, Dim, Input, Machine, Output, Param, Tracer, blocked
+from tinygpu.ptx import isa
+
+KINDS = ("f16", "bf16")
+
+
+class Negated(Machine):
+    """c = (-a) @ b: warps store -a into tensor memory, from where it is multiplied"""
+
+    m, n, k = Dim(), Dim(), Dim()
+    a = Input(KINDS, m, k)
+    b = Input({kind: (kind,) for kind in KINDS}, k, n, follows=a)
+    c = Output("f32", m, n)
+    bn, bk, stages, slots = Param(32, 64), Param(32, 64), Param(1, 2, 3), Param(1, 2)
+    tma, mma, put, get = isa.TmaLoad(), isa.Tcgen05MmaCells(bn), isa.Tcgen05St(), isa.Tcgen05Ld()
+    ld, st = isa.LdGlobal(1), isa.StGlobal(1)
+    conversions, compute = isa.arithmetic("f32"), "f32"
+    sums_slots: Any = 2
+
+    def program(self, p: Tracer) -> None:
+        kind, bn, bk = self.a.dtype, self.bn, self.bk
+        who = blocked((128, bk), threads=128, vector=2, across=1, name="a")
+        rows = blocked((128, bn), threads=128, vector=1, across=1, name="c")
+        with (
+            p.grid((self.m, 128), (self.n, bn), persistent=True) as (i, j),
+            p.pipeline("ring", self.stages, b=p.smem(kind, (bk, bn), swizzle=64)) as ring,
+            p.pipeline("left", self.slots, a=p.buffer(TMEM, kind, (128, bk))) as left,
+            p.pipeline("sums", self.sums_slots, c=p.buffer(TMEM, "f32", (128, bn))) as sums,
+        ):
+            with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.produce() as s:
+                p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)), s.b)
+            with p.role("multiplier", warps=1, first=1), sums.produce() as t:
+                p.clear(t.c)
+                with p.loop(self.k, step=bk), ring.consume() as s, left.consume() as f, p.unroll(bk, step=16) as kt:
+                    p.multiply(self.mma, t.c, f.a.window((0, kt), (128, 16)), s.b.window((kt, 0), (16, bn)))
+            with p.role("filler", warps=4, first=4), p.loop(self.k, step=bk) as kk:
+                self.fill(p, p.load(self.ld, self.a.tile(i, kk, shape=(128, bk)), who), left)
+            with p.role("epilogue", warps=4, first=8), sums.consume() as t:
+                p.store(self.st, self.c.tile(i, j, shape=(128, bn)), p.load(self.get, t.c, rows))
+
+    def fill(self, p: Tracer, value: Any, left: Any) -> None:
+        with left.produce() as f:
+            p.store(self.put, f.a, p.cast(value * -1.0, self.a.dtype))
+
+    @staticmethod
+    def reference(a: Any, b: Any) -> Any:
+        return -a.astype("f4") @ b.astype("f4")
+
+
+class PassedOn(Machine):
+    """y = x: one role stores rows into tensor memory, another loads them from there"""
+
+    m = Dim()
+    x, y = Input("f32", m, 32), Output("f32", m, 32)
+    slots = Param(1, 2, 3)
+    put, get, ld, st = isa.Tcgen05St(), isa.Tcgen05Ld(), isa.LdGlobal(1), isa.StGlobal(1)
+
+    def program(self, p: Tracer) -> None:
+        rows = blocked((128, 32), threads=128, vector=1, across=1)
+        with (
+            p.grid((self.m, 128), persistent=True) as (i,),
+            p.pipeline("rows", self.slots, x=p.buffer(TMEM, "f32", (128, 32))) as ring,
+        ):
+            with p.role("first", warps=4):
+                value = p.load(self.ld, self.x.tile(i, 0, shape=(128, 32)), rows)
+                with ring.produce() as s:
+                    p.store(self.put, s.x, value)
+            with p.role("second", warps=4, first=4), ring.consume() as s:
+                p.store(self.st, self.y.tile(i, 0, shape=(128, 32)), p.load(self.get, s.x, rows))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x

@@ -1,0 +1,275 @@
+"""Attention in tensor memory: random candidates over odd sizes; proved rings; wrong kernels; refusals."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from stored_cells import Negated, PassedOn
+
+import tinygpu as tg
+from tinygpu.devices import device
+from tinygpu.language import TMEM, DeclarationError, Dim, Input, Machine, Output, blocked
+from tinygpu.machines.attention_blackwell import AttentionBlackwell
+from tinygpu.ptx import isa
+from tinygpu.ptx.assembling.assembler import assemble
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering import sync
+from tinygpu.ptx.lowering.build import build, solve_buffers
+from tinygpu.ptx.lowering.lower import lowered
+from tinygpu.ptx.protocol.certificate import Proofs, certify
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+# (b, h, g, s, t): one of each; a row more than a tile; keys of one tile and of several; primes.
+SIZES = ((1, 1, 1, 1, 1), (1, 2, 2, 129, 257), (2, 1, 1, 257, 131), (1, 1, 3, 130, 31), (1, 1, 1, 97, 401))
+POINT = {"groups": 1, "bn": 32, "stages": 2, "piece": 32, "columns": 64, "swizzle": 128}
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.sampled(12)
+def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
+    b, h, g, s, t = SIZES[seed % len(SIZES)]
+    d, kind, causal = (64, 128)[seed // 2 % 2], ("f16", "bf16")[seed % 2], bool(seed // 3 % 2)
+    machine = AttentionBlackwell
+    problem = machine.problem(b=b, h=h, g=g, s=s, t=t, d=d, dtypes={"q": kind}, options={"causal": causal})
+    space = build_space(machine, problem, device("b200"))
+    point = draw_candidate(space, seed)
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, machine, problem, orders=("late", "random"))
+    assert found.passed, f"{problem} {point}\n{found}"
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_all_hand_overs_are_proved_and_no_register_is_spilled(groups: int) -> None:
+    problem = AttentionBlackwell.problem(b=1, h=1, g=1, s=300, t=500, d=128, options={"causal": True})
+    space = build_space(AttentionBlackwell, problem, device("b200"))
+    point = POINT | {"groups": groups, "bn": 64, "columns": 128}
+    program = space.program(point)
+    swizzles = solve_buffers(program, SolverCache()).swizzles
+    found = certify(lowered(program, problem, point, swizzles).protocol, Proofs())
+    assert found.proved, str(found)
+    assert len(found.rings) == 3 + 3 * groups
+    kernel = build(program, problem, point, SolverCache()).kernel
+    assembly = assemble(kernel.ptx, kernel.assembled_for("sm_100"))
+    assert (assembly.spill_store_bytes, assembly.stack_bytes) == (0, 0)
+
+
+def test_the_program_means_what_the_reference_says() -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal(shape).astype(np.float16) for shape in ((1, 2, 2, 70, 64), *[(1, 2, 90, 64)] * 2))
+    space = tg.space(AttentionBlackwell, b=1, h=2, g=2, s=70, t=90, d=64, device="b200")
+    found = space.program(space.sample(1, 3)[0]).run({"q": q, "k": k, "v": v}, {"scale": np.float32(0.125)})["o"]
+    wanted = AttentionBlackwell.reference(q, k, v, 0.125, False)
+    assert np.abs(found.astype(np.float64) - wanted).max() < 2e-3
+
+
+@cache
+def small() -> tuple[Any, Kernel]:
+    problem = AttentionBlackwell.problem(b=1, h=1, g=2, s=150, t=100, d=64, options={"causal": True})
+    space = build_space(AttentionBlackwell, problem, device("b200"))
+    return problem, build(space.program(POINT), problem, POINT, SolverCache()).kernel
+
+
+def passes(ptx: str) -> bool:
+    problem, kernel = small()
+    found = verify(replace(kernel, ptx=ptx), AttentionBlackwell, problem, orders=("late", "early"), random_inputs=False)
+    return found.passed
+
+
+def test_the_kernel_itself_passes() -> None:
+    assert passes(small()[1].ptx)
+
+
+def without(pattern: str, which: int) -> str:
+    """The small kernel without one line of its roles; of a wait, without going back to it as well."""
+    lines = small()[1].ptx.splitlines()
+    first = next(i for i, line in enumerate(lines) if "// role" in line)
+    at = [i for i in range(first, len(lines)) if re.search(pattern, lines[i])][which]
+    lines[at : at + 1 + ("try_wait" in lines[at])] = [""]
+    return "\n".join(lines)
+
+
+CLEARED = r"setp\.ne\.u32 %p\d+, 0, 0;"
+WRONG = {
+    "queries are brought while those before are multiplied": ("try_wait", 0),
+    "keys are multiplied before they have come": ("try_wait", 4),
+    "scores are multiplied where others are still read": ("try_wait", 7),
+    "weights are multiplied before they are stored": ("try_wait", 9),
+    "sums are added to before they are scaled": ("try_wait", 10),
+    "scores are read before they are there": ("try_wait", 14),
+    "weights are stored where others are multiplied": ("try_wait", 17),
+    "outputs are read before the last product": ("try_wait", 19),
+    "nobody is told that scores are there": ("tcgen05.commit", 0),
+    "nobody is told that weights were multiplied": ("tcgen05.commit", 5),
+    "nobody is told that there are weights": ("mbarrier.arrive.shared", 1),
+    "nobody is told that sums were scaled": ("mbarrier.arrive.shared", 4),
+    "weights are handed over before they are stored": ("tcgen05.wait::st", 0),
+    "sums are handed back before they are scaled": ("tcgen05.wait::st", 3),
+    "scores are given back before they are loaded": ("tcgen05.wait::ld", 0),
+    "no fence behind the wait for scaled sums": ("fence::after_thread_sync", 7),
+    "no fence before weights are handed over": ("fence::before_thread_sync", 1),
+    "no fence before sums are handed back": ("fence::before_thread_sync", 4),
+    "sums of the tile before are added to": (CLEARED, 2),
+    "scores of the keys before are added to": (CLEARED, 1),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.sampled(2)
+def test_a_wrong_kernel_is_refused(name: str) -> None:
+    assert not passes(without(*WRONG[name])), name
+
+
+@pytest.mark.parametrize("keys", [1, 31, 32, 33])
+def test_keys_of_one_round_and_of_one_more_are_right(keys: int) -> None:
+    """Derived problems have several rounds, so that rings go round; this one has as many keys as it says."""
+    rng = np.random.default_rng(keys)
+    sizes = {"b": 1, "h": 1, "g": 1, "s": 130, "t": keys, "d": 64}
+    kernel = tg.emit(tg.space(AttentionBlackwell, **sizes, device="b200"), POINT)
+    q, k, v = (rng.standard_normal(shape).astype(np.float16) for shape in ((1, 1, 1, 130, 64), *[(1, 1, keys, 64)] * 2))
+    found = tg.emulate(kernel, q, k, v, scale=0.125)
+    wanted = AttentionBlackwell.reference(q, k, v, 0.125, False)
+    assert np.abs(np.asarray(found, np.float64) - wanted).max() < 2e-3
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("machine", "sizes"), [(Negated, {"m": 200, "n": 72, "k": 136}), (PassedOn, {"m": 700})])
+def test_rings_that_warps_fill_are_proved_and_right(machine: Any, sizes: dict[str, int], seed: int) -> None:
+    kinds = {"dtypes": {"a": ("f16", "bf16")[seed % 2]}} if machine is Negated else {}
+    problem = machine.problem(**sizes, **kinds)
+    space = build_space(machine, problem, device("b200"))
+    (point,) = space.sample(1, seed)
+    program = space.program(point)
+    swizzles = solve_buffers(program, SolverCache()).swizzles
+    found = certify(lowered(program, problem, point, swizzles).protocol, Proofs())
+    assert found.proved, str(found)
+    kernel = build(program, problem, point, SolverCache()).kernel
+    verified = verify(kernel, machine, problem, orders=("late", "random"))
+    assert verified.passed, f"{point}\n{verified}"
+
+
+@pytest.mark.parametrize("machine", [Negated, PassedOn])
+@pytest.mark.parametrize("kind", ["fence::before", "wait::st", "arrival", "too few arrivals"])
+def test_a_ring_that_warps_fill_is_refused_where_something_is_missing(machine: Any, kind: str) -> None:
+    """The protocol without one of the actions with which a slot is handed over is not proved."""
+    problem = machine.problem(**({"m": 200, "n": 72, "k": 136} if machine is Negated else {"m": 700}))
+    space = build_space(machine, problem, device("b200"))
+    (point,) = space.space.restrict({"slots": 2 if machine is PassedOn else 1}).sample(1, np.random.default_rng(0))
+    program = space.program(point)
+    protocol = lowered(program, problem, point, solve_buffers(program, SolverCache()).swizzles).protocol
+    ring = "rows" if machine is PassedOn else "left"
+    assert certify(protocol, Proofs()).proved
+
+    def kept(step: Any) -> Any:
+        match step:
+            case sync.Fence(text) if kind == "fence::before" and kind in text:
+                return None
+            case sync.Settled("tcgen05.st") if kind == "wait::st":
+                return None
+            case sync.Arrive(b) if kind == "arrival" and (b.pipeline, b.side) == (ring, "full"):
+                return None
+            case sync.Init(barrier, 4) if kind == "too few arrivals" and barrier.pipeline == ring:
+                return sync.Init(barrier, 3)
+            case sync.RoleBody() | sync.Tiles() | sync.Rounds() | sync.When():
+                return replace(step, body=edited(step.body))
+        return step
+
+    def edited(steps: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(found for step in steps if (found := kept(step)) is not None)
+
+    found = certify(replace(protocol, body=edited(protocol.body)), Proofs())
+    verdicts = {c.ring.name: c.verdict for c in found.rings}
+    assert verdicts[ring] == ("unknown" if kind in ("fence::before", "wait::st") else "refuted"), str(found)
+
+
+def filled_and_emptied(self: Any, p: Any, value: Any, left: Any) -> None:
+    with left.produce() as f:
+        p.store(self.put, f.a, p.cast(value * -1.0, self.a.dtype))
+    with left.consume():
+        pass
+
+
+def not_filled(self: Any, p: Any, value: Any, left: Any) -> None:
+    with left.produce():
+        p.store(self.st, self.c.tile(0, 0, shape=value.shape), p.cast(value, "f32"))
+
+
+class Doubled(Machine):
+    """y = x @ w, and what a reader leaves of the sums"""
+
+    m = Dim()
+    x, w, y = Input("f16", m, 32), Input("f16", 32, 32), Output("f32", m, 32)
+    tma, mma, put, get, st = isa.TmaLoad(), isa.Tcgen05Mma(32), isa.Tcgen05St(), isa.Tcgen05Ld(), isa.StGlobal(1)
+    slots, readers, in_branch, changed = 1, 1, False, False
+
+    def program(self, p: Any) -> None:
+        rows = blocked((128, 32), threads=128, vector=1, across=1)
+        stages = {"x": p.smem("f16", (128, 32), swizzle=64), "w": p.smem("f16", (32, 32), swizzle=64)}
+        with (
+            p.grid((self.m, 128)) as (i,),
+            p.pipeline("ring", 1, **stages) as ring,
+            p.pipeline("sums", self.slots, c=p.buffer(TMEM, "f32", (128, 32))) as sums,
+        ):
+            with p.role("producer", warps=1), ring.produce() as s:
+                p.copy(self.tma, self.x.tile(i, 0, shape=(128, 32)), s.x)
+                p.copy(self.tma, self.w.tile(0, 0, shape=(32, 32)), s.w)
+            with p.role("multiplier", warps=1, first=1), sums.produce() as t, ring.consume() as s:
+                if self.in_branch:
+                    with p.when(i < 128):
+                        p.clear(t.c)
+                else:
+                    p.clear(t.c)
+                with p.unroll(32, step=16) as kt:
+                    p.multiply(self.mma, t.c, s.x.window((0, kt), (128, 16)), s.w.window((kt, 0), (16, 32)))
+            for r in range(self.readers):
+                with p.role(f"reader{r}", warps=4, first=4 + 4 * r), sums.consume() as t:
+                    values = p.load(self.get, t.c, rows)
+                    if not r and self.changed:
+                        p.store(self.put, t.c, values * 2.0)
+                    if r + 1 == self.readers:
+                        p.store(self.st, self.y.tile(i, 0, shape=(128, 32)), values)
+
+    conversions, compute = isa.arithmetic("f32"), "f32"
+
+    @staticmethod
+    def reference(x: Any, w: Any) -> Any:
+        return x @ w
+
+
+REFUSED: dict[str, tuple[type[Machine], dict[str, Any], str]] = {
+    "its own": (
+        Negated, {"fill": filled_and_emptied},
+        "role filler produces 'left' in tensor memory and consumes it itself; keep it in registers",
+    ),
+    "nothing": (
+        Negated, {"fill": not_filled},
+        "left.a lies in tensor memory, and nothing is added up or stored in it; multiply or store into it, or use "
+        "p.smem",
+    ),
+    "two readers": (
+        Doubled, {"readers": 2, "changed": True},
+        "role reader0 stores into sums.c, which role reader1 consumes too; let one role consume it",
+    ),
+    "two slots": (
+        Doubled, {"slots": 2, "changed": True},
+        "put writes sums.c where 'sums' is consumed; do it where it is produced",
+    ),
+    "begun in a branch": (
+        Doubled, {"slots": 2, "in_branch": True},
+        "mma goes on adding to sums.c where 'sums' has 2 slots; give it one, or begin every slot with p.clear(...)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_tensor_memory_cannot_hand_over_is_refused_where_it_is_declared(name: str) -> None:
+    base, said, sentence = REFUSED[name]
+    with pytest.raises(DeclarationError) as refused:
+        type("Wrong", (base,), {**said, "__module__": __name__})
+    assert str(refused.value).splitlines()[0] == f"Wrong.program: {sentence}"
