@@ -134,6 +134,20 @@ class PlanTime:
             return demand
         return replace(demand, dram_bytes_read=np.maximum(np.asarray(demand.dram_bytes_read) - kept, 0))
 
+    def demands(
+        self, point: Point, *, extra_wavefronts: Sequence[float] = (), registers: Sequence[int | None] = ()
+    ) -> dict[str, Demand]:
+        """What each step of one candidate asks for, by its name."""
+        found: dict[str, Demand] = {}
+        numbers = {name: value for name, value in point.items() if isinstance(value, int)}
+        for index, step in enumerate(self.space.steps):
+            structure = self.space.signatures[index].structures.index(step.structure(point))
+            demand = self.demand(index, structure, numbers, extra_wavefronts[index] if extra_wavefronts else 0.0)
+            if registers and (known := registers[index]) is not None:
+                demand = replace(demand, registers_per_thread=known)
+            found[step.name] = demand
+        return found
+
     def prediction(
         self,
         point: Point,
@@ -143,18 +157,10 @@ class PlanTime:
         launch: Launch = "graph",
     ) -> PlanPrediction:
         """The prediction of one candidate, with what is known of its kernels beyond the counts, step by step."""
-        found: dict[str, Prediction] = {}
-        arithmetic_s = 0.0
-        numbers = {name: value for name, value in point.items() if isinstance(value, int)}
-        for index, step in enumerate(self.space.steps):
-            structure = self.space.signatures[index].structures.index(step.structure(point))
-            extra = extra_wavefronts[index] if extra_wavefronts else 0.0
-            demand = self.demand(index, structure, numbers, extra)
-            if registers and (known := registers[index]) is not None:
-                demand = replace(demand, registers_per_thread=known)
-            found[step.name] = predict(self.space.device, demand, launch=launch)
-            alone = predict(self.space.device, replace(demand, compulsory_dram_bytes=0))
-            arithmetic_s += float(alone.roofline_s)
+        demands = self.demands(point, extra_wavefronts=extra_wavefronts, registers=registers)
+        found = {name: predict(self.space.device, demand, launch=launch) for name, demand in demands.items()}
+        alone = (predict(self.space.device, replace(d, compulsory_dram_bytes=0)) for d in demands.values())
+        arithmetic_s = sum(float(step.roofline_s) for step in alone)
         least_s = self._compulsory_bytes() / self.space.device.dram_bytes_per_s
         return PlanPrediction(found, max(arithmetic_s, least_s))
 

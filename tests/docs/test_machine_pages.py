@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -82,6 +83,22 @@ def test_links_lead_somewhere(name: str) -> None:
         assert (FOLDER / target).exists(), target
 
 
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_drawing_has_the_devices_and_the_times_of_its_page(name: str) -> None:
+    """A line, a dot and a row of text for each device that has candidates."""
+    rows = re.findall(r"^\| (\S+) \| [\d,]+ \| [\d,.]+&nbsp;us \| ([\d,.]+)&nbsp;us \|", text(name), re.MULTILINE)
+    svg = "{http://www.w3.org/2000/svg}"
+    root = ElementTree.parse(FOLDER / f"{name}.svg").getroot()
+    dots = [d.find(f"{svg}title").text for d in root.iter(f"{svg}circle") if d.attrib["r"] == "6"]
+    assert [told.partition(",")[0] for told in dots] == [device for device, _ in rows], f"run {COMMAND} {name}"
+    for told, (_, us) in zip(dots, rows, strict=True):
+        shown = float(told.rpartition(": ")[2].removesuffix(" us").replace(",", ""))
+        assert shown == pytest.approx(float(us.replace(",", "")), rel=1e-2, abs=0.06), f"run {COMMAND} {name}"
+    assert {"s0 thick", *(f"s{i} thick" for i in range(len(rows)))} == {
+        line.attrib["class"] for line in root.iter(f"{svg}line") if line.attrib["class"] != "grid"
+    }
+
+
 def test_what_is_wrong_is_told_with_the_command_that_mends_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,16 +111,19 @@ def test_what_is_wrong_is_told_with_the_command_that_mends_it(
     assert capsys.readouterr().err.splitlines() == [
         f"{tmp_path}/README.md is missing; run {COMMAND}",
         f"{page} is not what the machine says; run {COMMAND}",
+        f"{tmp_path}/axpby.svg is missing; run {COMMAND}",
     ]
     rows = text("README").replace("| [axpby](axpby.md) |", "| [axpby](axpby.md) | of old |")
     (tmp_path / "README.md").write_text(rows, encoding="utf-8")
     assert main(["axpby", "--folder", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"2 pages in {tmp_path}\n"
+    assert (tmp_path / "axpby.svg").read_text(encoding="utf-8").startswith("<svg ")
     assert page.read_text(encoding="utf-8") == text("axpby")
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == text("README")
-    stranger = tmp_path / "sofmax.md"
-    stranger.write_text("", encoding="utf-8")
-    assert strangers(tmp_path) == [stranger]
+    stray = [tmp_path / "sofmax.md", tmp_path / "sofmax.svg"]
+    for path in stray:
+        path.write_text("", encoding="utf-8")
+    assert strangers(tmp_path) == stray
 
 
 def test_a_name_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

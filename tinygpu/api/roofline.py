@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,8 @@ from tinygpu.api.predict import AnyPredicted, predict_point
 from tinygpu.api.predicted_plan import PlanPredicted
 from tinygpu.api.problems import Asked
 from tinygpu.api.timeline import short_point
-from tinygpu.cost.predictor import predict
+from tinygpu.cost.demand import Demand
+from tinygpu.cost.predictor import Prediction, predict
 from tinygpu.devices import Device
 from tinygpu.files.writing import write_file
 from tinygpu.simulator.roofline import Ceiling, Marks, ceilings, computes, marks, roofline_svg
@@ -72,14 +73,19 @@ def _joined(found: Sequence[Marks]) -> Marks:
 def _cloud(space: MachineSpace, point: Mapping[str, int | str], seed: int) -> Marks:
     """Random candidates with these values, structure by structure as arrays."""
     points = space.space.restrict(point).sample(CLOUD, np.random.default_rng(seed))
-    found: list[Marks] = []
+    return _joined([marks(demand, prediction) for demand, prediction in predicted(space, points)])
+
+
+def predicted(
+    space: MachineSpace, points: Sequence[Mapping[str, int | str]]
+) -> Iterator[tuple[Demand, Prediction]]:
+    """What candidates ask for and what is predicted of them, as arrays, for each structure that some of them have."""
     for index in range(len(space.structures)):
         mine = [p for p in points if space.structure_index(p) == index]
         if mine:
             axes = {a: np.array([int(p[a]) for p in mine]) for a in space.traces[index].axes}
             demand = space.counts(index).demand({**space.environment, **axes}, space.device)
-            found.append(marks(demand, predict(space.device, demand)))
-    return _joined(found)
+            yield demand, predict(space.device, demand)
 
 
-__all__ = ["write_roofline"]
+__all__ = ["predicted", "write_roofline"]

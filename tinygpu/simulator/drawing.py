@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
@@ -46,6 +46,12 @@ class Canvas:
         tip = f"<title>{escape(says)}</title>" if says else ""
         self.parts.append(f'<circle{_class(kind)} cx="{x:.2f}" cy="{y:.2f}" r="{radius}">{tip}</circle>')
 
+    def specks(self, places: Iterable[tuple[float, float]], kind: str) -> None:
+        """Many small dots as one element: strokes without length, whose ends are round."""
+        drawn = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in places)
+        if drawn:
+            self.parts.append(f'<path{_class(kind + " speck")} d="{drawn}"/>')
+
     def __str__(self) -> str:
         label = escape(self.title, {'"': "&quot;"})
         head = (
@@ -61,7 +67,7 @@ def _class(kind: str) -> str:
 
 
 def _style() -> str:
-    light = "".join(f".h{i}{{fill:hsl({hue} 62% 56%)}}" for i, hue in enumerate(HUES))
+    light = "".join(f".h{i}{{fill:hsl({hue} 62% 56%)}}.s{i}{{stroke:hsl({hue} 62% 48%)}}" for i, hue in enumerate(HUES))
     dark = "".join(f".h{i}{{fill:hsl({hue} 52% 52%)}}" for i, hue in enumerate(HUES))
     return (
         "text{font:12px system-ui,sans-serif;fill:#1b1f24}.title{font-weight:600;font-size:14px}"
@@ -69,6 +75,7 @@ def _style() -> str:
         ".ground{fill:#fff}.axis{stroke:#8c959f;stroke-width:1}.grid{stroke:#d8dee4;stroke-width:1}"
         ".roof{stroke:#1b1f24;stroke-width:1.6}.soft{stroke:#8c959f;stroke-width:1.4;stroke-dasharray:5 4}"
         ".wait{fill:#d8dee4}.cloud{fill:hsl(211 62% 56%);fill-opacity:.45}.best{fill:hsl(350 70% 50%)}"
+        ".thick{stroke-width:1.8}.speck{fill:none;stroke-width:4;stroke-linecap:round;stroke-opacity:.3}"
         f".other{{fill:hsl(28 80% 52%)}}{light}"
         "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.note{fill:#9198a1}.ground{fill:#0d1117}"
         f".grid{{stroke:#30363d}}.roof{{stroke:#e6edf3}}.wait{{fill:#30363d}}{dark}}}"

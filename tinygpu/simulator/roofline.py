@@ -18,7 +18,8 @@ from tinygpu.cost.demand import SECTOR_BYTES, Demand
 from tinygpu.cost.predictor import Prediction
 from tinygpu.cost.rates import Rates
 from tinygpu.devices import Device
-from tinygpu.simulator.drawing import Canvas, decades
+from tinygpu.simulator.drawing import Canvas
+from tinygpu.simulator.log_axes import LogAxes
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +85,7 @@ def marks(demand: Demand, prediction: Prediction) -> Marks:
     Raises ValueError where nothing is computed, since operations per byte then say nothing.
     """
     ctas, total = np.asarray(demand.ctas, dtype=np.float64), demand.total
-    counted = _operations(demand)
+    counted = operations(demand)
     if not counted.any():
         raise ValueError("[roofline] this program computes nothing: it has no operations per byte")
     sectors = ctas * np.add(total.sectors_read, total.sectors_written)
@@ -100,10 +101,10 @@ def marks(demand: Demand, prediction: Prediction) -> Marks:
 
 def computes(demand: Demand) -> bool:
     """Whether there are operations."""
-    return bool(_operations(demand).any())
+    return bool(operations(demand).any())
 
 
-def _operations(demand: Demand) -> NDArray[Any]:
+def operations(demand: Demand) -> NDArray[Any]:
     """Useful ones of the launch."""
     ctas, total = np.asarray(demand.ctas, dtype=np.float64), demand.total
     if kind_of(demand) == "tensor":
@@ -112,7 +113,7 @@ def _operations(demand: Demand) -> NDArray[Any]:
     return np.asarray(ctas * (np.asarray(total.fma_flops) + total.alu_ops + total.sfu_ops))
 
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 600, 84, 24, 120, 60
+WIDTH, HEIGHT, TOP = 860, 600, 120
 
 
 def roofline_svg(
@@ -138,8 +139,8 @@ def roofline_svg(
     rates = np.concatenate([best.operations / best.seconds, cloud.operations / cloud.seconds])
     highest = max(c.rate for c in compute)
     y_range = (10 ** math.floor(math.log10(min(rates.min(), highest / 100) / 1.2)), highest * 2.5)
-    plot = _Plot(Canvas(WIDTH, HEIGHT, f"roofline of {title}"), x_range, y_range)
-    plot.frame(title, f"{device.name}; predicted, not measured", says)
+    plot = _Plot(LogAxes(Canvas(WIDTH, HEIGHT, f"roofline of {title}"), x_range, y_range, TOP))
+    plot.head(title, f"{device.name}; predicted, not measured", says)
     for ceiling in roofs:
         plot.ceiling(ceiling, highest, max(m.rate for m in memory))
     for x, ops, seconds in zip(behind, cloud.operations, cloud.seconds, strict=True):
@@ -152,76 +153,51 @@ def roofline_svg(
         if len(names) > 1:
             plot.name(by_dram, rate, name)
     plot.legend(len(cloud.seconds), "the best candidate" if len(names) == 1 else "each step")
-    return str(plot.canvas)
+    return str(plot.axes.canvas)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plot:
-    canvas: Canvas
-    x_range: tuple[float, float]
-    y_range: tuple[float, float]
+    axes: LogAxes
 
-    def x(self, value: float) -> float:
-        low, high = (math.log10(v) for v in self.x_range)
-        return LEFT + (math.log10(value) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
-
-    def y(self, value: float) -> float:
-        low, high = (math.log10(v) for v in self.y_range)
-        return HEIGHT - BOTTOM - (math.log10(value) - low) / (high - low) * (HEIGHT - BOTTOM - TOP)
-
-    def frame(self, title: str, about: str, says: str) -> None:
-        c = self.canvas
+    def head(self, title: str, about: str, says: str) -> None:
+        c = self.axes.canvas
         below = c.paragraph(12, 20, title, "title")
         below = c.paragraph(12, below, about, "note")
         c.paragraph(12, below, says, "note")
-        for value in decades(*self.x_range):
-            c.line(self.x(value), TOP, self.x(value), HEIGHT - BOTTOM, "grid")
-            c.text(self.x(value), HEIGHT - BOTTOM + 16, f"{value:g}", "middle")
-        for value in decades(*self.y_range):
-            c.line(LEFT, self.y(value), WIDTH - RIGHT, self.y(value), "grid")
-            c.text(LEFT - 6, self.y(value) + 4, _rate(value), "left")
-        c.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 24, "operations per byte", "middle")
-        c.text(LEFT + 6, TOP + 14, "operations per second", "note")
+        self.axes.grid("operations per byte", "operations per second", "/s")
 
     def ceiling(self, ceiling: Ceiling, highest: float, fastest: float) -> None:
-        low, high = self.x_range
+        a = self.axes
+        low, high = a.x_range
         kind = "soft" if ceiling.soft else "roof"
         if ceiling.per_byte:
-            start = max(low, self.y_range[0] / ceiling.rate)
+            start = max(low, a.y_range[0] / ceiling.rate)
             stop = min(high, highest / ceiling.rate)
-            ends = (self.x(start), self.y(start * ceiling.rate), self.x(stop), self.y(stop * ceiling.rate))
-            self.canvas.line(*ends, kind)
+            a.line((start, start * ceiling.rate), (stop, stop * ceiling.rate), kind)
             middle = math.sqrt(start * stop)
             words = f"{ceiling.name} {ceiling.rate / 1e9:,.0f} GB/s"
-            self.canvas.text(self.x(middle) - 8, self.y(middle * ceiling.rate) - 4, words, "left")
+            a.canvas.text(a.x(middle) - 8, a.y(middle * ceiling.rate) - 4, words, "left")
         else:
-            start = max(low, ceiling.rate / fastest)
-            self.canvas.line(self.x(start), self.y(ceiling.rate), self.x(high), self.y(ceiling.rate), kind)
+            a.line((max(low, ceiling.rate / fastest), ceiling.rate), (high, ceiling.rate), kind)
             words = f"{ceiling.name} {ceiling.rate / 1e12:,.1f} T/s"
             below = 15 if ceiling.soft else -5
-            self.canvas.text(WIDTH - RIGHT - 4, self.y(ceiling.rate) + below, words, "left")
+            a.canvas.text(a.right - 4, a.y(ceiling.rate) + below, words, "left")
 
     def mark(self, x: float, y: float, radius: float, kind: str, says: str) -> None:
-        self.canvas.dot(self.x(x), self.y(y), radius, kind, says)
+        self.axes.canvas.dot(self.axes.x(x), self.axes.y(y), radius, kind, says)
 
     def name(self, x: float, y: float, words: str) -> None:
-        self.canvas.text(self.x(x) + 10, self.y(y) + 4, words)
+        self.axes.canvas.text(self.axes.x(x) + 10, self.axes.y(y) + 4, words)
 
     def legend(self, candidates: int, best: str) -> None:
         rows = [("best", f"{best}, by its DRAM traffic"), ("other", "the same, by bytes asked of L2")]
         if candidates:
             rows.append(("cloud", f"{candidates:,} candidates, drawn at random"))
-        y = HEIGHT - BOTTOM - 18 * len(rows)
+        canvas, right, y = self.axes.canvas, self.axes.right, self.axes.bottom - 18 * len(rows)
         for number, (kind, words) in enumerate(rows):
-            self.canvas.dot(WIDTH - RIGHT - 262, y + 18 * number, 5, kind)
-            self.canvas.text(WIDTH - RIGHT - 250, y + 18 * number + 4, words)
+            canvas.dot(right - 262, y + 18 * number, 5, kind)
+            canvas.text(right - 250, y + 18 * number + 4, words)
 
 
-def _rate(value: float) -> str:
-    for unit, size in (("T/s", 1e12), ("G/s", 1e9), ("M/s", 1e6)):
-        if value >= size:
-            return f"{value / size:g} {unit}"
-    return f"{value:g} /s"
-
-
-__all__ = ["Ceiling", "Marks", "ceilings", "kind_of", "marks", "roofline_svg"]
+__all__ = ["Ceiling", "Marks", "ceilings", "computes", "kind_of", "marks", "operations", "roofline_svg"]

@@ -25,6 +25,7 @@ from tinygpu.simulator.chrome_trace import chrome_trace
 from tinygpu.simulator.drawing import decades, round_step
 from tinygpu.simulator.plan import SERVERS
 from tinygpu.simulator.roofline import ceilings, marks, roofline_svg
+from tinygpu.simulator.roofs import Counted, Places, Roof, roofs_svg
 from tinygpu.simulator.simulate import Simulation
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.simulator.timeline import timeline_svg
@@ -175,6 +176,41 @@ def _first(one: MachineSpace, index: int, point: Any) -> tuple[Demand, Any]:
     values = {**one.environment, **{a: int(point[a]) for a in one.traces[index].axes}}
     demand = one.counts(index).demand(values, one.device)
     return demand, predict(one.device, demand)
+
+
+def places(useful: list[float], dram_bytes: list[float], seconds: list[float]) -> Places:
+    return Places(*(np.array(values) for values in (useful, dram_bytes, seconds)))
+
+
+@pytest.mark.parametrize("counted", ["operations", "bytes"])
+def test_roofs_of_several_devices_hold_every_candidate(counted: Counted) -> None:
+    """Each line has slope one up to its ridge; a candidate that reaches its roof lies on the line."""
+    peaks = (4e12, 9e13) if counted == "operations" else (math.inf, math.inf)
+    bounded = places([2e9, 3e9], [1e9, 3e11], [1.0, 2.0])
+    roofs = [
+        Roof("slow <one>", 1e12, peaks[0], places([5e8], [5e8], [5e-4]), bounded),
+        Roof("fast", 3e12, peaks[1], places([9e9], [3e9], [1e-3]), places([], [], [])),
+    ]
+    root = ElementTree.fromstring(roofs_svg(roofs, counted, "rooflines of a & b"))
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    dots = [d for d in root.iter(f"{SVG}circle") if d.attrib["r"] == "6"]
+    assert [d.attrib["class"] for d in dots] == ["h0", "h1"]
+    for number, dot in enumerate(dots):  # both reach the bandwidth of DRAM
+        slope = [line for line in root.iter(f"{SVG}line") if line.attrib["class"] == f"s{number} thick"]
+        assert len(slope) == (2 if counted == "operations" else 1)
+        x0, y0, x1, y1 = (float(slope[0].attrib[end]) for end in ("x1", "y1", "x2", "y2"))
+        x, y = float(dot.attrib["cx"]), float(dot.attrib["cy"])
+        assert x0 < x < x1
+        assert y == pytest.approx(y0 + (x - x0) / (x1 - x0) * (y1 - y0), abs=0.02)
+        assert slope[-1].attrib["y2"] == slope[-1].attrib["y1"] or counted == "bytes"
+    (specks,) = root.iter(f"{SVG}path")
+    for x, y in re.findall(r"M([\d.]+) ([\d.]+)h0", specks.attrib["d"]):
+        assert 0 <= float(x) <= width
+        assert 0 <= float(y) <= height
+    words = [t.text or "" for t in root.iter(f"{SVG}text")]
+    assert "rooflines of a & b: predicted, not measured" in words
+    assert f"slow <one>, 1,000 GB/s{', 4.0 T/s' if counted == 'operations' else ''}: 500.0 us" in words
+    assert ("operations per second" if counted == "operations" else "useful bytes per second") in words
 
 
 def test_a_program_without_arithmetic_has_no_roofline() -> None:

@@ -11,6 +11,7 @@ from tinygpu.api.machines import PLANS, SHIPPED
 from tinygpu.api.pages.account import Account
 from tinygpu.api.pages.index import index
 from tinygpu.api.pages.page import page
+from tinygpu.api.pages.roofs import drawing
 
 FOLDER = Path("docs/machines")
 # Machines and plans, in the order of the index.
@@ -19,11 +20,11 @@ COMMAND = "python -m tinygpu.api.pages"
 
 
 def pages(names: Sequence[str] = (), folder: Path = FOLDER) -> dict[str, str]:
-    """File name -> text of the index and of every page; with names of machines of their pages alone, and of an index in
-    which other machines have the rows that `folder` has.
+    """File name -> text of the index, of every page and of its drawing; with names of machines of theirs alone, and of
+    an index in which other machines have the rows that `folder` has.
     """
     accounts = [Account.of(name) for name in names or WRITTEN]
-    made = {f"{a.name}.md": page(a) for a in accounts}
+    made = {f"{a.name}.{kind}": make(a) for a in accounts for kind, make in (("md", page), ("svg", drawing))}
     before = folder / "README.md"
     written = before.read_text(encoding="utf-8") if names and before.is_file() else ""
     return {"README.md": index(WRITTEN, accounts, written)} | made
@@ -42,8 +43,9 @@ def differences(folder: Path, wanted: Mapping[str, str]) -> list[str]:
 
 
 def strangers(folder: Path) -> list[Path]:
-    """Pages of machines that do not ship."""
-    return [p for p in sorted(folder.glob("*.md")) if p.stem not in WRITTEN and p.name != "README.md"]
+    """Pages and drawings of machines that do not ship."""
+    found = sorted((*folder.glob("*.md"), *folder.glob("*.svg")))
+    return [p for p in found if p.stem not in WRITTEN and p.name != "README.md"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path.unlink()
     for name, text in wanted.items():
         (folder / name).write_text(text, encoding="utf-8")
-    print(f"{len(wanted)} pages in {folder}")
+    print(f"{sum(name.endswith('.md') for name in wanted)} pages in {folder}")
     return 0
 
 

@@ -12,6 +12,7 @@ from tinygpu.api.layouts import Layouts, layouts_of_refined
 from tinygpu.api.machines import family
 from tinygpu.api.pages.source import Source, source_of
 from tinygpu.api.pages.typical import small, typical
+from tinygpu.cost.demand import Demand
 from tinygpu.devices import device
 from tinygpu.language.declared import Declared
 from tinygpu.language.instruction import Instruction
@@ -40,6 +41,7 @@ class OnDevice:
 
     point     the best predicted candidate; None where there is none
     sentence  where its time goes; where there is no candidate, what would have to hold
+    demands   what its kernels ask for, one after another
     """
 
     asked: str
@@ -48,6 +50,7 @@ class OnDevice:
     seconds: float
     roofline_s: float
     sentence: str
+    demands: tuple[Demand, ...] = ()
 
     @property
     def title(self) -> str:
@@ -107,10 +110,11 @@ class Account:
             if point is None:
                 raise ValueError(f"{self.name} has no candidate on {name} that can be launched")
             whole = objective.prediction(point)
-            return OnDevice(name, space, point, whole.seconds, whole.roofline_s, whole.sentence())
+            asked = tuple(objective.demands(point).values())
+            return OnDevice(name, space, point, whole.seconds, whole.roofline_s, whole.sentence(), asked)
         best = best_refined(space, {})[0][0]
-        p = best.prediction
-        return OnDevice(name, space, best.point, float(p.seconds), float(p.roofline_s), p.sentence())
+        p, times = best.prediction, (float(best.prediction.seconds), float(best.prediction.roofline_s))
+        return OnDevice(name, space, best.point, *times, p.sentence(), (best.demand(space),))
 
     @cached_property
     def first(self) -> OnDevice:

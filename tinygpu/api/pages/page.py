@@ -223,7 +223,17 @@ def _times(a: Account) -> str:
             points.setdefault(_point(d.point), []).append(d.title)
     best = table(("best candidate", "on"), [(point, ", ".join(names)) for point, names in points.items()])
     command = fenced("sh", _command(a, "predict", a.first))
-    return "\n\n".join(["## Roofline", said, table(header, rows, right=(1, 2, 3)), best, command])
+    return "\n\n".join(["## Roofline", said, _drawn(a), table(header, rows, right=(1, 2, 3)), best, command])
+
+
+def _drawn(a: Account) -> str:
+    """The drawing, which is a file of its own, and what is seen in it."""
+    said = (
+        "A line is what DRAM and arithmetic of a device allow, a large dot its best candidate, at the bytes that it "
+        "moves through DRAM; small dots are candidates drawn at random, some of which compute more of what they drop. "
+        "Both axes are logarithmic."
+    )
+    return f"![Rooflines of {a.name}]({a.name}.svg)\n\n{said}"
 
 
 def _point(point: Mapping[str, int | str]) -> str:
