@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from tinygpu.constraints.table import constraint_table
 from tinygpu.language.instruction import OLDEST_TARGET
 from tinygpu.ptx.cards.collect import FAMILIES
+from tinygpu.ptx.cards.readings import of_card, table
 from tinygpu.ptx.cards.specimen import WRONG_VALUES, Card, Specimen, Twin, markdown_table, version
 
 
@@ -36,6 +37,16 @@ def _sections(card: Card) -> Iterator[str]:
     for title, text in card.pictures():
         yield f"## {title}"
         yield text if text.startswith("|") else f"```text\n{text}\n```"
+    readings = of_card(card.name)
+    if readings:
+        yield "## Who judges the readings"
+        yield (
+            "The emulator and the lowering take descriptors and places to mean the same, and no chip of this "
+            "generation has judged them. A *witness* is a kernel of another compiler (CuTe by nvcc, or Triton) whose "
+            "result is right when the emulator reads so, and not when it reads otherwise: "
+            "`tests/ptx/emulator/test_witnesses.py` tries both. What has none is unjudged."
+        )
+        yield table(readings)
     yield "## Semantics"
     yield f"`{card.meaning}`"
     yield "## Cost"

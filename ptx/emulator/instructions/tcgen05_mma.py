@@ -245,8 +245,9 @@ def _call(start: Issue, form: MmaForm, what: InstructionDescriptor, scale: int, 
         if lane != half:
             start.fault(f"{name} is at lane {lane} of tensor memory, but D is at lane {half}: both must be the same")
             return None
-    for name, address in (("A", v.sfa), ("B", v.sfb)):
-        if form.scales_per_row and split_address(address)[0]:
+    for name, address, first_byte in (("A", v.sfa, what.sfa_id), ("B", v.sfb, what.sfb_id)):
+        # CUTLASS leaves the number of the first byte, which the descriptor has too, in the top two bits.
+        if form.scales_per_row and split_address(address)[0] not in (0, first_byte << 14):
             start.fault(
                 f"the scale factors of {name} are addressed at lane {split_address(address)[0]} of tensor memory: "
                 "their lane must be 0"
