@@ -458,6 +458,7 @@ _OF_CARDS = {
         "matrix descriptor", "swizzle", "instruction descriptor", "depth", "type", "sums", "layout",
         "operand in tensor memory", "operand in shared memory", "scales", "operand", "pair", "order",
     ),
+    "tcgen05.mma.cells": ("matrix descriptor", "operand in tensor memory", "layout", "operand"),
     "tcgen05.ld": ("ld", "address"),
     "tcgen05.st": ("st", "address"),
 }  # fmt: skip
