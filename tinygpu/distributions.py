@@ -14,7 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Law = Literal["uniform", "normal", "magnitudes", "integers", "ascending", "listed"]
+from tinygpu.definite_matrices import definite, whole_definite
+
+Law = Literal["uniform", "normal", "magnitudes", "integers", "ascending", "listed", "definite"]
 # Laws whose numbers are whole, in ranges that addresses may be made of.
 WHOLE: frozenset[Law] = frozenset(("integers", "ascending"))
 # Every whole number up to here is one of double precision.
@@ -28,13 +30,15 @@ class Distribution:
     """Numbers between two ends, both of which are drawn too.
 
     law        uniform; normal, cut off at the ends; magnitudes: their logarithms are uniform; integers; ascending:
-               integers, sorted along the last axis; listed: one of some numbers
+               integers, sorted along the last axis; listed: one of some numbers; definite: elements of symmetric
+               positive definite matrices, of the last two axes
     low, high  the least and the greatest number
     mean       of a normal law, and its standard `deviation`
     listed     the numbers, and how often each is drawn beside the others; as often as each other, where none are given
     ends       of an ascending law: the first is the least number, and the last, where there is another, the greatest
     apart      of an ascending law: neighbours are at most so far apart; 0: as far as may be
     shift      up to so much, more or less, is added to all numbers along the last axis; within the ends
+    condition  of definite matrices: the largest eigenvalue over the least; their product is 1
     """
 
     law: Law
@@ -47,6 +51,7 @@ class Distribution:
     ends: bool = False
     shift: float = 0.0
     apart: float = 0.0
+    condition: float = 1.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
@@ -64,11 +69,17 @@ class Distribution:
         if not (0 <= self.shift <= (self.high - self.low) / 2 and self.deviation > 0):
             raise ValueError(f"a shift lies within the ends, a deviation is above 0: {self.shift}, {self.deviation}")
 
+        if not 1 <= self.condition <= max(self.high, 1.0) ** 2 * (1 + 1e-9):
+            span = f"from {self.low:g} to {self.high:g}"
+            raise ValueError(f"matrices with numbers {span} have no condition number of {self.condition:g}")
+
     # -- drawing ---------------------------------------------------------------------------------------------------
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """An array of numbers, the two ends among them."""
+        """An array of numbers, the two ends among them; of matrices the ends of their eigenvalues."""
         if self.law == "ascending" and shape:
             return self._sorted(rng, shape)
+        if self.law == "definite":
+            return definite(rng, shape, self.condition)
         low, high = self.low + self.shift, self.high - self.shift
         match self.law:
             case "normal":
@@ -91,6 +102,8 @@ class Distribution:
 
         Integers are drawn as ever; so is what has no whole number between its ends.
         """
+        if self.law == "definite":
+            return whole_definite(rng, shape, self.condition)
         least, greatest = math.ceil(self.low), math.floor(self.high)
         if self.law in WHOLE or self.law == "listed" or least > greatest:
             return self.draw(rng, shape)
@@ -189,6 +202,8 @@ class Distribution:
 
     def expectation(self, function: Callable[[float], float] = float) -> float:
         """The mean of a function of one number, at 1,024 quantiles, or at every number of a short list or range."""
+        if self.law == "definite":
+            raise ValueError("the numbers of a matrix depend on their places: one alone has no mean of its own")
         if self.law == "listed":
             share = self.weights or (1.0,) * len(self.listed)
             return math.fsum(w * function(n) for n, w in zip(self.listed, share, strict=True)) / math.fsum(share)

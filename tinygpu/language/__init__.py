@@ -60,7 +60,18 @@ from tinygpu.language.route import Route
 from tinygpu.language.step import Step
 from tinygpu.language.tensors import InOut, Input, Output, Scalar
 from tinygpu.language.tracing.tracer import Tracer
-from tinygpu.language.values import Values, ascending, between, integers, normal, one_of, positive, shifted, uniform
+from tinygpu.language.values import (
+    Values,
+    ascending,
+    between,
+    integers,
+    normal,
+    one_of,
+    positive,
+    positive_definite,
+    shifted,
+    uniform,
+)
 from tinygpu.language.workspace import Workspace
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import E
@@ -143,6 +154,7 @@ __all__ = [
     "not_equal",
     "one_of",
     "positive",
+    "positive_definite",
     "reciprocal",
     "register_blocked",
     "relu",

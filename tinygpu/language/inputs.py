@@ -21,6 +21,12 @@ class DeclaresInputs(Protocol):
     def tensor_declarations(cls) -> tuple[TensorDeclaration, ...]: ...
 
     @classmethod
+    def scalar_declarations(cls) -> tuple[Scalar, ...]: ...
+
+    @classmethod
+    def dim_names(cls) -> tuple[str, ...]: ...
+
+    @classmethod
     def scalars(cls, options: Mapping[str, object]) -> tuple[Scalar, ...]: ...
 
 
@@ -68,7 +74,33 @@ def _reached(values: Values | None, tensor: Tensor, title: str) -> Iterator[Cons
     yield Constraint(f"steps of {tensor.name}", high <= low + steps * apart, sentence, source=title, judge="emulator")
 
 
-def mistake_in_values(values: Values | None, kinds: tuple[DType, ...], dims: frozenset[str]) -> str:
+def mistake_in_inputs(machine: type[DeclaresInputs]) -> str:
+    """What is wrong with declared values, behind the name of the tensor or scalar; "" where nothing is."""
+    dims = frozenset(machine.dim_names())
+    for t in machine.tensor_declarations():
+        if wrong := _mistake_in(t.values, t.dtypes, dims) or _mistake_in_shape(t):
+            return f"{t.name}: {wrong}"
+    for s in machine.scalar_declarations():
+        if s.values is not None and s.values.law == "definite":
+            return f"{s.name}: {s.values} is a matrix, and a scalar is one number"
+        if wrong := _mistake_in(s.values, (s.dtype,), dims):
+            return f"{s.name}: {wrong}"
+    return ""
+
+
+def _mistake_in_shape(tensor: TensorDeclaration) -> str:
+    """Matrices of the last two axes are square, whatever the sizes of a problem."""
+    if tensor.values is None or tensor.values.law != "definite":
+        return ""
+    if len(tensor.dims) < 2:
+        return f"{tensor.values} is a matrix of the last two dims, and there is one, {tensor.names()[0]}"
+    if tensor.dims[-1] is not tensor.dims[-2] and tensor.names()[-1] != tensor.names()[-2]:
+        rows, columns = tensor.names()[-2:]
+        return f"{tensor.values} is a matrix of n x n elements, and the last two dims are {rows} and {columns}"
+    return ""
+
+
+def _mistake_in(values: Values | None, kinds: tuple[DType, ...], dims: frozenset[str]) -> str:
     """What is wrong with declared values of elements of some types; "" where nothing is."""
     if values is None:
         return ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from tinygpu.language.declared import Declared
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
-from tinygpu.language.inputs import mistake_in_values
+from tinygpu.language.inputs import mistake_in_inputs
 from tinygpu.language.instruction import Group, Instruction
 from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import DeclarationError, Dim
@@ -89,12 +89,8 @@ def _check(cls: type[Machine]) -> None:
         raise DeclarationError(
             f"{title}.contract: it is True or False, whether x * y + z may be rounded once, not {cls.contract!r}"
         )
-    dims = frozenset(cls.dim_names())
-    wrongs = [(t.name, mistake_in_values(t.values, t.dtypes, dims)) for t in cls.tensor_declarations()]
-    wrongs += [(s.name, mistake_in_values(s.values, (s.dtype,), dims)) for s in cls.scalar_declarations()]
-    for name, wrong in wrongs:
-        if wrong:
-            raise DeclarationError(f"{title}.{name}: {wrong}")
+    if wrong := mistake_in_inputs(cls):
+        raise DeclarationError(f"{title}.{wrong}")
 
 
 def _check_size(cls: type[Machine]) -> None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from tinygpu.language.declared import Declared
-from tinygpu.language.inputs import mistake_in_values
+from tinygpu.language.inputs import mistake_in_inputs
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import AccessPattern, Choice, DeclarationError, Named, Option, UnknownLayout
@@ -120,12 +120,8 @@ def _check(cls: type[Plan]) -> None:
     wrong = mistake_in_names(cls) or mistake_in_reference(cls, cls.dim_names())
     if wrong:
         raise DeclarationError(f"{title}.{wrong}")
-    dims = frozenset(cls.dim_names())
-    wrongs = [(t.name, mistake_in_values(t.values, t.dtypes, dims)) for t in cls.tensor_declarations()]
-    wrongs += [(s.name, mistake_in_values(s.values, (s.dtype,), dims)) for s in cls.scalar_declarations()]
-    for name, mistake in wrongs:
-        if mistake:
-            raise DeclarationError(f"{title}.{name}: {mistake}")
+    if wrong := mistake_in_inputs(cls):
+        raise DeclarationError(f"{title}.{wrong}")
     for workspace in cls.workspace_declarations():
         unknown = sorted({s for d in workspace.dims for s in d.symbols} - known_names(cls))
         if unknown:

@@ -17,6 +17,8 @@ from tinygpu.expressions import Expr, evaluate, expr, maximum, minimum
 
 # A normal law is cut off so many standard deviations from its mean; 2 of 10^9 numbers would lie beyond.
 _DEVIATIONS = 6.0
+# Condition numbers beyond this are lost in the double precision in which matrices are drawn.
+_MOST_CONDITION = 2.0**40
 
 Bound = Expr | float
 
@@ -40,6 +42,7 @@ class Values:
     ends: bool = False
     shift: float = 0.0
     apart: Bound = 0
+    condition: float = 1.0
     mistake: str = ""
 
     def __str__(self) -> str:
@@ -65,7 +68,7 @@ class Values:
         listed = tuple(_value(n, dims) for n in self.listed)
         return Distribution(
             self.law, low, high, self.mean, self.deviation, listed, self.weights, self.ends, self.shift,
-            _value(self.apart, dims),
+            _value(self.apart, dims), self.condition,
         )  # fmt: skip
 
     def expectation(self, dims: Mapping[str, int], function: Callable[[float], float] = float) -> float:
@@ -76,6 +79,8 @@ class Values:
         """Why no element of a type has such values, whatever the dims, as what follows the type's name; "" where one
         may.
         """
+        if self.law == "definite":
+            return self._misfit_of_matrices(kind)
         if kind.kind == "scale" and self.law != "magnitudes":
             return f"holds powers of two, and {self.written} has others; use between(low, high)"
         numbers = [n for n in (self.low, self.high, *self.listed) if not isinstance(n, Expr)]
@@ -93,6 +98,17 @@ class Values:
             return f"has no element for some whole numbers beyond {every_whole(kind):,}, and {self.written} goes there"
         if kind.is_float and len(numbers) == 2 and not _holds_some(kind, *numbers):
             return f"has no number from {numbers[0]:g} to {numbers[1]:g}"
+        return ""
+
+
+    def _misfit_of_matrices(self, kind: DType) -> str:
+        """Rounding moves eigenvalues by about the largest times half a step of 1: the least has to be farther off."""
+        if not kind.is_float:
+            return f"is no type of real numbers, and {self.written} has such"
+        most = 2.0 ** (kind.mantissa - 1)
+        if self.condition > most:
+            has = f"{self.written} has {self.condition:,.12g}"
+            return f"holds matrices up to a condition number of {most:,.0f}, and {has}"
         return ""
 
 
@@ -186,6 +202,19 @@ def one_of(*numbers: Bound, weights: tuple[float, ...] = ()) -> Values:
         plain = [float(n) for n in numbers if not isinstance(n, Expr)]
         low, high = min(plain), max(plain)
     return Values("listed", low, high, text, listed=tuple(numbers), weights=tuple(map(float, weights)))
+
+
+def positive_definite(condition: float = 16.0) -> Values:
+    """Symmetric positive definite matrices, of the last two axes: for Cholesky factors, solvers, covariances.
+
+    Their eigenvalues lie between 1 / sqrt(condition) and its inverse, both among them. Each type holds condition
+    numbers up to one that its rounding leaves about as it is: bf16 64, f16 and tf32 512, f32 4,194,304.
+    """
+    text = f"positive_definite(condition={_text(condition)})"
+    if isinstance(condition, Expr) or _no_number(condition) or not 1 <= condition <= _MOST_CONDITION:
+        return Values("definite", 0.0, 0.0, text, mistake=f"{text}: a condition number is a number from 1 to 2^40")
+    far = math.sqrt(condition)
+    return Values("definite", -far, far, text, condition=float(condition))
 
 
 def shifted(values: Values, by: float) -> Values:
