@@ -4,7 +4,7 @@ operands   one value per element, in registers
 legality   the pairs of `CONVERSIONS`, with the oldest target and lowest .version where they are younger than sm_80
 meaning    floats round to nearest even, tf32 to nearest with ties away from zero; integers and 8-bit floats saturate,
            and an integer made of a NaN is 0 (of an f64 NaN: its highest bit alone)
-cost       one slot of the integer unit per element
+cost       one slot of the integer unit per element, or per pair
 lowering   the text of the conversion; neighbouring 16-bit results of f32 values are converted in pairs
 """
 

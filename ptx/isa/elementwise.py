@@ -3,8 +3,8 @@
 operands   one value of each operand per element, in registers
 legality   the types of `spelling`, with the oldest target and lowest .version where they are younger than sm_80
 meaning    NumPy, of the operands as they are stored
-cost       one slot of the unit per element
-lowering   the text of `spelling`, element by element
+cost       one slot of the unit per element, or per pair where `pairs` has a text
+lowering   the text of `spelling`, element by element, or that of `pairs`
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
-from tinygpu.expressions import Expr, where
 from tinygpu.language.instruction import Elementwise
 
 
@@ -102,9 +101,6 @@ class Arithmetic(Elementwise):
     def _written(self, spelled: str) -> str:
         operands = ", ".join(("{a}", "{b}", "{c}", "{e}")[: self.arity])
         return spelled if "{d}" in spelled else f"{spelled} {{d}}, {operands};"
-
-    def issued(self, values: Expr) -> Expr:
-        return where(values % 2 == 0, values // 2, values) if self.packed_text() else values
 
     @property
     def label(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tinygpu.dtypes import dtype, packed_type
-from tinygpu.expressions import Expr, expr
+from tinygpu.expressions import Expr, expr, where
 from tinygpu.language.instruction.base import Instruction
 from tinygpu.users_code import answer
 
@@ -74,8 +74,13 @@ class Elementwise(Instruction):
         return self.packed_text() if whole else self.text()
 
     def issued(self, values: Expr) -> Expr:
-        """Instructions that a thread issues for so many values, as costs count them."""
-        return values // self.at_once
+        """Instructions that a thread issues for so many values, as costs count them: one for each register of the result
+        where all of them are filled and a text makes a whole one, else one for each value.
+        """
+        if not self.form(True):
+            return values
+        per = 32 // dtype(self.elements()[1]).bits
+        return where(values % per == 0, values // per, values) if self.form(False) else values // per
 
     def on_fma_lanes(self, values: Expr) -> Expr:
         """Of these instructions those that the FMA lanes carry out, where its unit is another."""
