@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tinygpu.language.buffer_space import BARRIER_BYTES
 from tinygpu.ptx.lowering.emitter import Number, Reg
 
-BARRIER_BYTES = 8
 Side: TypeAlias = Literal["full", "empty", "turn"]
 
 

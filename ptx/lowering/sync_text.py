@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tinygpu.language.buffer_space import BARRIER_BYTES
 from tinygpu.ptx.lowering.context import Context
 from tinygpu.ptx.lowering.emitter import Number
-from tinygpu.ptx.lowering.pipe import BARRIER_BYTES, Barrier
+from tinygpu.ptx.lowering.pipe import Barrier
 from tinygpu.ptx.lowering.release import ABROAD_BY_AGENTS, ABROAD_BY_THREADS
 from tinygpu.ptx.lowering.sync import (
     NOBODY,

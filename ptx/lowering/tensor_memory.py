@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tinygpu.expressions import expr
+from tinygpu.language.buffer_space import BARRIER_BYTES
 from tinygpu.language.instruction import CellLoad, CellStore, MatrixMultiply
 from tinygpu.language.memories import TMEM, TMEM_LANES
 from tinygpu.language.partition import Partition
@@ -16,7 +17,6 @@ from tinygpu.program.products import going_on_in
 from tinygpu.ptx.lowering import warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
-from tinygpu.ptx.lowering.pipe import BARRIER_BYTES
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate
 from tinygpu.ptx.lowering.sync import Fence, Meet, MeetWarp, Settled
 from tinygpu.ptx.lowering.sync_text import issue

@@ -16,6 +16,8 @@ from tinygpu.program.tree import walk
 BUFFER_ALIGN_BYTES = 128
 # Where rows are swizzled by the hardware: the widest atom (PTX ISA, "Swizzling Modes").
 SWIZZLED_ALIGN_BYTES = 1024
+# PTX ISA, mbarrier: an opaque object of 8 bytes, at a multiple of 8.
+BARRIER_BYTES = 8
 TMEM_COLUMN_BYTES = TMEM_LANES * 4
 # PTX ISA, tcgen05.alloc: columns that are allocated at once.
 COLUMNS = (32, 64, 128, 256, 512)
@@ -35,8 +37,6 @@ def buffer_bytes(program: Program, body: tuple[n.Statement, ...], memory: Memory
             for b in program.pipeline(name).buffers:
                 if b.memory is memory:
                     own = own + (tmem_bytes(b) if memory is TMEM else _aligned(program, b.bytes))
-            if memory is SMEM:
-                own = own + barrier_bytes(program, program.pipeline(name))
         inside = [buffer_bytes(program, inner.statements, memory) for inner in s.children]
         side_by_side = len(program.roles) > 1 or any(inner.ahead for inner in s.children)
         parts.append(own + _together(inside, side_by_side))
@@ -44,12 +44,13 @@ def buffer_bytes(program: Program, body: tuple[n.Statement, ...], memory: Memory
 
 
 def shared_bytes(program: Program) -> Expr:
-    """Shared memory of one CTA: its buffers and barriers, and behind them what the warps of each role exchange.
+    """Shared memory of one CTA: its buffers, behind them what the warps of each role exchange, and the barriers.
 
     With them comes the space in which a kernel rounds up where its shared memory begins, which the loader aligns to 128
     bytes at most.
     """
     used = buffer_bytes(program, program.body, SMEM) + exchange_bytes(program)
+    used = sum((barrier_bytes(program, p) for p in program.pipelines), used)
     align = buffer_align_bytes(program)
     return used if align <= BUFFER_ALIGN_BYTES or used.same(0) else used + align
 
@@ -58,8 +59,13 @@ def exchange_bytes(program: Program) -> Expr:
     """What the warps of all roles leave for each other, and the CTA for others."""
     total = expr(0)
     for turn in (*(size for _, size in exchanges(program)), cluster_exchange(program)):
-        total = total + _aligned(program, TURNS * turn)
+        total = total + all_turns(turn)
     return total
+
+
+def all_turns(size_bytes: Expr) -> Expr:
+    """Places for what is left at a time, so that one is written while the one before is read."""
+    return ceil_div(TURNS * size_bytes, BUFFER_ALIGN_BYTES) * BUFFER_ALIGN_BYTES
 
 
 def cluster_exchange(program: Program) -> Expr:
@@ -116,13 +122,13 @@ def allocated_tmem_bytes(program: Program) -> Expr:
 
 
 def barrier_bytes(program: Program, p: Pipeline) -> Expr:
-    """Shared memory for the barriers that hand a pipeline over.
+    """Shared memory for the barriers that hand a pipeline over; those of all pipelines lie side by side.
 
-    A full and an empty one of 8 bytes for every stage; where roles take turns, one for each of them. Behind those of
-    buffers in TMEM is room for the address of what was allocated there.
+    A full and an empty one for every stage; where roles take turns, one for each of them. Behind those of buffers in
+    TMEM is room for the address of what was allocated there.
     """
     if p.completion == "turn":
-        return _aligned(program, expr(8 * max(1, len(program.roles))))
+        return expr(BARRIER_BYTES * max(1, len(program.roles)))
     if p.completion not in HANDED_OVER:
         return expr(0)
-    return _aligned(program, p.stages * 16 + 8 * any(b.memory is TMEM for b in p.buffers))
+    return (2 * p.stages + int(any(b.memory is TMEM for b in p.buffers))) * BARRIER_BYTES

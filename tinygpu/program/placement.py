@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.buffer_space import (
     BUFFER_ALIGN_BYTES,
+    all_turns,
     barrier_bytes,
     buffer_align_bytes,
     cluster_exchange,
     exchanges,
 )
-from tinygpu.language.meeting import TURNS
 from tinygpu.language.memories import SMEM
 from tinygpu.layouts.composed import ComposedLayout
 from tinygpu.layouts.rows import Xor, cut_rows, whole_rows
@@ -118,20 +118,25 @@ Swizzles = Mapping[str, Xor]
 def place(program: Program, swizzles: Swizzles) -> Placement:
     """Lays the buffers of each scope behind those of the scopes around it; scopes that follow each other share.
 
-    With several roles nothing is shared: a role does not wait for the others at the end of a scope.
+    With several roles nothing is shared: a role does not wait for the others at the end of a scope. Behind all buffers
+    lies what warps exchange, and then the barriers of all pipelines, which are made before the first scope begins.
     """
     places: dict[str, BufferPlace] = {}
-    barriers: dict[str, int] = {}
-    total = _place(program, program.body, 0, swizzles, places, barriers)
-    align = buffer_align_bytes(program)
+    total = _place(program, program.body, 0, swizzles, places)
     left: dict[str, tuple[int, int]] = {}
     for role, size in exchanges(program):
         if turn := int(size):
             left[role] = total, turn
-            total += -(-TURNS * turn // align) * align
-    of_cluster = total, int(cluster_exchange(program))
-    total += -(-TURNS * of_cluster[1] // align) * align
-    return Placement(places, total, barriers, align, left, of_cluster)
+            total += int(all_turns(size))
+    others = cluster_exchange(program)
+    of_cluster = total, int(others)
+    total += int(all_turns(others))
+    barriers: dict[str, int] = {}
+    for pipeline in program.pipelines:
+        if own := int(barrier_bytes(program, pipeline)):
+            barriers[pipeline.name] = total
+            total += own
+    return Placement(places, total, barriers, buffer_align_bytes(program), left, of_cluster)
 
 
 def _place(
@@ -140,7 +145,6 @@ def _place(
     start: int,
     swizzles: Swizzles,
     places: dict[str, BufferPlace],
-    barriers: dict[str, int],
 ) -> int:
     end = start
     align = buffer_align_bytes(program)
@@ -153,12 +157,9 @@ def _place(
                 if b.memory is SMEM:
                     places[b.name] = _one(b, here, swizzles)
                     here += -(-int(b.bytes) // align) * align
-            if barrier := int(barrier_bytes(program, program.pipeline(name))):
-                barriers[name] = here
-                here += barrier
         end = max(end, here)
         for inner in s.children:
-            reached = _place(program, inner.statements, here, swizzles, places, barriers)
+            reached = _place(program, inner.statements, here, swizzles, places)
             here = reached if side_by_side or inner.ahead else here
             end = max(end, reached)
     return end

@@ -11,7 +11,7 @@ from negation import refused, thing
 from tinygpu.dtypes import dtype
 from tinygpu.language import blocked
 from tinygpu.language.buffer import Buffer
-from tinygpu.language.buffer_space import barrier_bytes, buffer_bytes
+from tinygpu.language.buffer_space import barrier_bytes, buffer_bytes, shared_bytes
 from tinygpu.language.declared import Declared
 from tinygpu.language.memories import SMEM, TMEM
 from tinygpu.language.partition import expr
@@ -65,14 +65,16 @@ def test_scopes_that_follow_each_other_share_and_those_inside_take_more() -> Non
 
 
 @pytest.mark.parametrize(("swizzle", "align"), [(None, 128), (64, 1024)])
-def test_buffers_and_barriers_begin_at_rows_of_banks_or_at_patterns(swizzle: int | None, align: int) -> None:
+def test_buffers_begin_at_rows_of_banks_or_at_patterns_barriers_lie_side_by_side(
+    swizzle: int | None, align: int
+) -> None:
     def whole(size: int) -> int:
         return -(-size // align) * align
 
     for completion, stages, roles, taken in (
-        ("mbarrier", 3, 1, 48),
-        ("mbarrier", 9, 1, 144),
-        ("tcgen05 commit", 65, 1, 1040),
+        ("mbarrier", 3, 1, 56),  # with the address of what is allocated of tensor memory
+        ("mbarrier", 9, 1, 152),
+        ("tcgen05 commit", 65, 1, 1048),
         ("turn", 1, 1, 8),
         ("turn", 1, 16, 128),
         ("turn", 1, 17, 136),
@@ -82,9 +84,14 @@ def test_buffers_and_barriers_begin_at_rows_of_banks_or_at_patterns(swizzle: int
     ):
         ring = pipeline("a", stages, 3, completion, swizzle)
         made = program(roles, (ring,), scope("a"))
-        assert int(barrier_bytes(made, ring)) == whole(taken)
+        assert int(barrier_bytes(made, ring)) == taken
         buffers = 2 * whole(stages * 3 * 128)
-        assert int(buffer_bytes(made, made.body, SMEM)) == buffers + whole(taken)
+        assert int(buffer_bytes(made, made.body, SMEM)) == buffers
+        rounding_up = align if align > 128 else 0
+        assert int(shared_bytes(made)) == buffers + taken + rounding_up
+        other = pipeline("b", stages, 3, completion, swizzle)
+        both = program(roles, (ring, other), n.Scope(("a", "b"), ()))
+        assert int(shared_bytes(both)) == 2 * (buffers + taken) + rounding_up
 
 
 @pytest.mark.parametrize("vector", [1, 2, 4])

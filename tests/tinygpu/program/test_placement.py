@@ -71,16 +71,19 @@ def bodies(draw: st.DrawFn, swizzled: bool, number: Iterator[int], depth: int = 
     return tuple(out), pipelines
 
 
-def needs(p: Pipeline, align: int, roles: int) -> dict[str, int]:
-    """Bytes of every buffer and of the barriers, in whole multiples of the alignment."""
+def needs(p: Pipeline, align: int) -> dict[str, int]:
+    """Bytes of every buffer, in whole multiples of the alignment."""
     out = {}
     for b in p.buffers:
         if b.memory is SMEM:
             out[b.name] = int(b.stages) * int(b.rows) * (int(b.shape[1]) + int(b.pad)) * 2
-    barriers = {"mbarrier": 16 * int(p.stages), "tcgen05 commit": 16 * int(p.stages), "turn": 8 * roles}
-    if p.completion in barriers:
-        out[p.name] = barriers[p.completion]
     return {name: -(-size // align) * align for name, size in out.items()}
+
+
+def of_barriers(p: Pipeline, roles: int) -> int:
+    """Bytes of all barriers of a pipeline."""
+    slots = 16 * int(p.stages) + 8 * any(b.memory is TMEM for b in p.buffers)
+    return {"mbarrier": slots, "tcgen05 commit": slots, "turn": 8 * roles}.get(p.completion, 0)
 
 
 def chains(body: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -102,9 +105,9 @@ def test_what_lives_together_lies_apart_and_nothing_is_wasted(data: Any, roles: 
     placed = place(program, {"p0.0": ((1, 16),)})
     align = 1024 if any(b.swizzle_bytes is not None for p in pipelines for b in p.buffers) else 128
     assert placed.align_bytes == align
-    sizes = {p.name: needs(p, align, roles) for p in pipelines}
+    sizes = {p.name: needs(p, align) for p in pipelines}
     every = {name: size for of in sizes.values() for name, size in of.items()}
-    begins = {name: place.offset_bytes for name, place in placed.places.items()} | dict(placed.barriers)
+    begins = {name: place.offset_bytes for name, place in placed.places.items()}
     assert set(begins) == set(every)
     assert all(begin % align == 0 for begin in begins.values())
     together = list(chains(body, ())) if roles == 1 else [tuple(sizes)]
@@ -112,7 +115,14 @@ def test_what_lives_together_lies_apart_and_nothing_is_wasted(data: Any, roles: 
         live = sorted((begins[x], begins[x] + sizes[p][x]) for p in names for x in sizes[p])
         assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(live))
     least = max((sum(sum(sizes[p].values()) for p in names) for names in together), default=0)
-    assert placed.total_bytes == least
+    at = least
+    for p in pipelines:  # behind all buffers, side by side, whatever the scopes
+        if p.completion in ("mbarrier", "tcgen05 commit", "turn"):
+            assert placed.barriers[p.name] == at
+        else:
+            assert p.name not in placed.barriers
+        at += of_barriers(p, roles)
+    assert placed.total_bytes == at
     for p in pipelines:
         for b in (b for b in p.buffers if b.memory is SMEM):
             at, row = placed.places[b.name], (int(b.shape[1]) + int(b.pad)) * 2

@@ -74,8 +74,9 @@ class Elementwise(Instruction):
         return self.packed_text() if whole else self.text()
 
     def issued(self, values: Expr) -> Expr:
-        """Instructions that a thread issues for so many values, as costs count them: one for each register of the result
-        where all of them are filled and a text makes a whole one, else one for each value.
+        """Instructions that a thread issues for so many values, as costs count them.
+
+        One for each register of the result where all are filled and a text makes a whole one, else one for each value.
         """
         if not self.form(True):
             return values
