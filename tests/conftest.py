@@ -1,6 +1,7 @@
 """What every test shares: which tests run when, in how many processes, and how long hypothesis may take."""
 
 import gc
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 GOLDEN = (5**0.5 - 1) / 2
+# Marks of tests that are no part of the quick suite.
+LEFT_OUT = {"slow", "end_to_end"}
 
 # Machines differ by a factor of ten; a slow example is not a wrong one.
 EVERYWHERE = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -59,6 +62,29 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files that do not say end_to_end are not imported by a run of such tests: they are seven of eight."""
+    wanted = config.option.markexpr
+    alone = " or " not in wanted and "end_to_end" in wanted.split(" and ")
+    if alone and collection_path.is_file() and "end_to_end" not in collection_path.read_text():
+        return True
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> list[pytest.Item] | None:
+    """The quick suite makes no cases of tests that it leaves out as a whole: there are more of them than of its own."""
+    marks = {mark.name for mark in getattr(obj, "pytestmark", ()) if isinstance(mark, pytest.Mark)}
+    left_out = _is_quick(collector.config) and inspect.isfunction(obj) and marks & LEFT_OUT
+    return [] if left_out else None
+
+
+def _is_quick(config: pytest.Config) -> bool:
+    """Whether neither -m nor a test's name asks for tests that the quick suite leaves out."""
+    return not config.option.markexpr and not any("::" in argument for argument in config.args)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave slow and end-to-end tests out unless -m or a test's name asks for them; skip GPU tests without a GPU."""
     _leave_to_the_long_run(items)
@@ -69,11 +95,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("gpu") and not status.present:
                 item.add_marker(pytest.mark.skip(reason=status.reason))
-    named = any("::" in argument for argument in config.args)
-    if config.option.markexpr or named:
+    if not _is_quick(config):
         return
     _try_fewer_examples(items)
-    left = {i: None for i in items if i.get_closest_marker("slow") or i.get_closest_marker("end_to_end")}
+    left = {i: None for i in items if any(i.get_closest_marker(name) for name in LEFT_OUT)}
     config.hook.pytest_deselected(items=list(left))
     items[:] = [item for item in items if item not in left]
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from tinygpu.constraints.query import Notebook
 from tinygpu.language.instruction.multiply import COMMIT
-from tinygpu.language.roles import ARRIVALS, HANDED_OVER
+from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program.order import Blocked
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.protocol.automaton import automaton
-from tinygpu.ptx.protocol.counting import Count, ahead, passed, steps_of, used
+from tinygpu.ptx.protocol.counting import steps_of
 from tinygpu.ptx.protocol.execution import Instance, roles
 from tinygpu.ptx.protocol.exploration import Explored, explore
 from tinygpu.ptx.protocol.family import family
@@ -30,6 +29,7 @@ from tinygpu.ptx.protocol.induction import (
     answer,
 )
 from tinygpu.ptx.protocol.order import OrderProof, order
+from tinygpu.ptx.protocol.premises import check_counts, check_slots, check_turns
 from tinygpu.ptx.protocol.progress import Automaton, Irregular
 from tinygpu.ptx.protocol.sequence import sequence
 from tinygpu.ptx.protocol.turns import ONE_AT_A_TIME, TurnProof, in_order
@@ -345,10 +345,10 @@ def _certified(
         return RingCertificate(ring, "proved", (ONE_AT_A_TIME, *CLAIMS[2:]), asked=asked)
     producers = tuple(a for a in mine if any(m.side == "empty" and m.kind == "wait" for m in a.of(ring.name)))
     consumers = tuple(a for a in mine if a not in producers)
-    apart = _check_counts(protocol, ring, producers, consumers)
+    apart = check_counts(protocol, ring, producers, consumers)
     for group, verb in ((producers, "produce"), (consumers, "consume")):
-        _check_turns(protocol, ring.name, group, automata, verb)
-    _check_slots(ring.name, producers, consumers)
+        check_turns(protocol, ring.name, group, automata, verb)
+    check_slots(ring.name, producers, consumers)
     asked = 0
     for least in (1, 2):
         try:
@@ -404,90 +404,3 @@ def _together(
         return
     for one in group:
         yield replace(one, least=max(one.least, stages.get(one.ring.name, 1)), asked=one.asked + asked)
-
-
-def _check_counts(
-    protocol: sync.Protocol, ring: sync.Ring, producers: tuple[Automaton, ...], consumers: tuple[Automaton, ...]
-) -> bool:
-    """Whether CTAs fill each other's slots. Raises Irregular unless a phase completes when all have arrived."""
-    for machine in producers:
-        _check_kinds(machine, ring.name, ("wait", "expect", "bring"))
-    for machine in consumers:
-        _check_kinds(machine, ring.name, ("wait", "arrive"))
-    axes: set[tuple[int, int]] = set()
-    for machine in producers:
-        for name, expected, boxes in machine.loads:
-            if name == ring.name:
-                comes = sum(count * ctas for count, ctas, _ in boxes)
-                if comes != expected:
-                    raise Irregular(f"{machine.role.role} expects {expected} bytes of a slot, and {comes} come")
-                axes |= {(axis, ctas) for _, ctas, axis in boxes if axis is not None and ctas > 1}
-    if any(protocol.cluster[axis] != ctas for axis, ctas in axes):
-        raise Irregular("boxes go to other CTAs than those of the cluster along an axis")
-    sources = 1 + sum(ctas - 1 for _, ctas in axes)
-    along = tuple(sorted(axis for axis, _ in axes))
-    for machine in consumers:
-        for move in machine.of(ring.name):
-            if move.kind == "arrive" and (move.ctas, move.axes if move.ctas > 1 else ()) != (sources, along):
-                raise Irregular(f"{machine.role.role} gives slots back to {move.ctas} CTAs, and {sources} fill them")
-    inits = [s for s in protocol.body if isinstance(s, sync.Init) and s.barrier.pipeline == ring.name]
-    made = Counter((s.barrier.side, s.barrier.slot) for s in inits)
-    if made != Counter((side, slot) for side in ("full", "empty") for slot in range(ring.stages)):
-        raise Irregular(f"the {ring.stages} slots of {ring.name} have not one barrier for full and one for empty each")
-    for step in inits:
-        group = producers if step.barrier.side == "full" else consumers
-        for tile in range(math.lcm(*(a.role.share[1] for a in group))):
-            taking = [a.role for a in group if tile % a.role.share[1] == a.role.share[0]]
-            if step.barrier.side == "full":
-                come = sum(role.warps for role in taking) if ring.completion == ARRIVALS else len(taking)
-            else:
-                come = sources * sum(1 if role.one else role.warps for role in taking)
-            if come != step.arrivals:
-                raise Irregular(
-                    f"a phase of the {step.barrier.side} barrier of slot {step.barrier.slot} completes with "
-                    f"{step.arrivals} arrivals, and {come} come"
-                )
-    return sources > 1
-
-
-def _check_kinds(machine: Automaton, ring: str, needs: tuple[str, ...]) -> None:
-    kinds = {m.kind for m in machine.of(ring)} - {"read"}
-    if kinds != set(needs):
-        odd = " and ".join(sorted(set(needs) ^ kinds))
-        raise Irregular(f"of what {machine.role.role} does in {ring}, {odd} is missing or too much")
-
-
-def _check_turns(
-    protocol: sync.Protocol, ring: str, group: tuple[Automaton, ...], automata: tuple[Automaton, ...], verb: str
-) -> None:
-    """Roles of different tiles follow each other: all that they do in the ring stands in their turn."""
-    shares = {a.role.share for a in group if a.role.share[1] > 1}
-    if not shares:
-        return
-    turns = {m.turn for a in group if a.role.share[1] > 1 for m in a.of(ring)}
-    if turns == {""} or len(turns) > 1:
-        raise Irregular(f"roles of different tiles {verb} {ring}, and not all that they do there is in their turn")
-    (turn,) = turns
-    order = in_order(protocol, turn, tuple(a for a in automata if a.of(turn)))
-    if [a.role.share for a in order] != [(place, len(order)) for place in range(len(order))]:
-        raise Irregular(f"roles {verb} {ring} in another order than that of their tiles")
-
-
-def _check_slots(ring: str, producers: tuple[Automaton, ...], consumers: tuple[Automaton, ...]) -> None:
-    """All use the same slots of each tile, and pass over those of other roles' tiles."""
-    each = used(producers[0].role, ring) if producers else Counter()
-    for machine in (*producers, *consumers):
-        role = machine.role
-        if used(role, ring) != each:
-            raise Irregular(f"{role.role} uses other slots of a tile than {producers[0].role.role}")
-        first, every = role.share
-        expected = _sum(each, range(first)), _sum(each, range(1, every))
-        if passed(role, ring) != expected:
-            raise Irregular(f"{role.role} passes over other slots than those that others use")
-
-
-def _sum(each: Count, tiles: range) -> Count:
-    total: Count = Counter()
-    for tile in tiles:
-        total.update(ahead(each, tile))
-    return total

@@ -22,6 +22,7 @@ import pytest
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
 from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_blackwell_consumer import MatmulBlackwellConsumer
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.ptx.assembling.assembler import AssemblerError, assemble
@@ -45,6 +46,10 @@ HOPPER: dict[str, Any] = {
 }  # fmt: skip
 SKINNY: dict[str, Any] = {
     "product": "mma.sync", "bm": 8, "bn": 64, "bk": 32, "warps": 1, "split_k": 1, "swizzle": 64,
+}  # fmt: skip
+CONSUMER: dict[str, Any] = {
+    "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "schedule": "cooperative", "store": "direct", "bm": 32,
+    "bn": 32, "bk": 32, "warps_m": 2, "warps_n": 1, "raster": 1, "split_k": 1, "stream_k": 0, "swizzle": 64, "vr": 2,
 }  # fmt: skip
 WHOLE_WARPGROUP = {"product": "wgmma", "bk": 64, "warps": 4}
 
@@ -91,6 +96,10 @@ SUBJECTS = {
     "hopper fp8": Subject(
         MatmulHopper, "h200", (300, 80, 320), HOPPER | {"cluster_m": 2, "bk": 64, "swizzle": 64}, (4,),
         {"dtypes": {"a": "e4m3", "b": "e4m3", "c": "f16"}, "majors": {"b": "col"}},
+    ),
+    "consumer": Subject(MatmulBlackwellConsumer, "rtx5090", SMALL, CONSUMER, (2, 3, 5, 8)),
+    "consumer pingpong": Subject(
+        MatmulBlackwellConsumer, "rtx5090", SMALL, CONSUMER | {"schedule": "pingpong", "store": "staged"}, (2, 3, 5)
     ),
     "skinny": Subject(MatmulSkinny, "h100", (8, 200, 528), SKINNY, (2, 3, 4, 5, 6, 8, 10, 12, 16)),
     "skinny wgmma": Subject(MatmulSkinny, "h100", (8, 200, 1000), SKINNY | WHOLE_WARPGROUP, (2, 5, 12)),

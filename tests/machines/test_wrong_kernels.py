@@ -38,6 +38,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "matmul_basic_hopper": {"bm": 64, "bn": 32, "bk": 32, "stages": 2},
     "matmul_basic_blackwell": {"bn": 32, "bk": 32, "stages": 2, "piece": 16},
     "matmul_blackwell": {"bn": 32, "bk": 32, "stages": 2, "piece": 16, "cluster_m": 1, "cluster_n": 1},
+    "matmul_blackwell_consumer": {"bm": 32, "bn": 32, "bk": 32, "split_k": 1, "stream_k": 0},
     "matmul_hopper": {"bm": 64, "bn": 32, "bk": 32, "schedule": "single", "split_k": 1},
 }
 RESULT = re.compile(r"max\.NaN\.f32 (%r\d+), (%r\d+), 0f00000000;")
@@ -56,6 +57,7 @@ class Subject:
 
 
 ON_BLACKWELL = ("matmul_basic_blackwell", "matmul_blackwell")
+ON_CONSUMER_BLACKWELL = ("matmul_blackwell_consumer",)
 ON_HOPPER = ("matmul_skinny", "matmul_basic_hopper", "matmul_hopper")
 
 
@@ -69,6 +71,7 @@ def subject(name: str) -> Subject:
     options = {"activation": "relu", "with_bias": True} if issubclass(machine, Epilogue) else {}
     problem = machine.problem(**sizes, options=options)
     on = "b200" if name in ON_BLACKWELL else "h100" if name in ON_HOPPER else "a100"
+    on = "rtx5090" if name in ON_CONSUMER_BLACKWELL else on
     space = build_space(machine, problem, device(on))
     (point,) = space.space.restrict(FIXED.get(name, {})).sample(1, np.random.default_rng(0))
     return Subject(machine, problem, build(space.program(point), problem, point, SolverCache()).kernel)

@@ -35,6 +35,7 @@ SHIPPED: Mapping[str, str] = {
     "matmul_basic_hopper": "tinygpu.machines.matmul_basic_hopper:MatmulBasicHopper",
     "matmul_hopper": "tinygpu.machines.matmul_hopper:MatmulHopper",
     "matmul_blackwell": "tinygpu.machines.matmul_blackwell:MatmulBlackwell",
+    "matmul_blackwell_consumer": "tinygpu.machines.matmul_blackwell_consumer:MatmulBlackwellConsumer",
     "matmul_basic_blackwell": "tinygpu.machines.matmul_basic_blackwell:MatmulBasicBlackwell",
     "softmax": "tinygpu.machines.softmax:Softmax",
     "rms_norm": "tinygpu.machines.norm:RmsNorm",
@@ -74,7 +75,14 @@ PLANS: Mapping[str, str] = {
     "attention_paged": "tinygpu.machines.attention_paged:AttentionPaged",
 }
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "matmul": ("matmul_hopper", "matmul_blackwell", "matmul_skinny", "matmul_ampere", "matmul_simt"),
+    "matmul": (
+        "matmul_hopper",
+        "matmul_blackwell",
+        "matmul_blackwell_consumer",
+        "matmul_skinny",
+        "matmul_ampere",
+        "matmul_simt",
+    ),
     "attention": ("attention_hopper", "attention_blackwell", "attention_ampere"),
     "attention_varlen": ("attention_varlen_hopper", "attention_varlen_ampere"),
     "scan": ("row_scan", "long_scan"),

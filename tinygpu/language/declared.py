@@ -182,6 +182,11 @@ class Declared(metaclass=_DeclaredType):
         return problem(cls, dims, **extra)
 
     @classmethod
+    def _ships(cls) -> bool:
+        """Whether the class is one of the package's own: it is not the reader's to mend, and tests have traced it."""
+        return cls.__module__.startswith("tinygpu.machines.")
+
+    @classmethod
     def _place_of(cls, name: str) -> str:
         """`file.py:12`, where the class or one that it derives from says what a name is; "" where none does."""
         return next((vars(base)["_places"][name] for base in cls.__mro__ if name in vars(base).get("_places", ())), "")
@@ -189,8 +194,7 @@ class Declared(metaclass=_DeclaredType):
     @classmethod
     def _own_place(cls) -> str:
         """`file.py:12`, the first line of what the class itself says; "" for a machine that ships."""
-        ours = cls.__module__.startswith("tinygpu.machines.")
-        return "" if ours else next(iter(vars(cls).get("_places", {}).values()), "")
+        return "" if cls._ships() else next(iter(vars(cls).get("_places", {}).values()), "")
 
     # -- inside a trace --------------------------------------------------------------------------------------------
     def own_instructions(self) -> Iterator[Instruction | Group]:

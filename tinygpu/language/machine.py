@@ -2,7 +2,8 @@
 
 A machine declares tensors, instructions, parameters, constraints, a `program` and a `reference`. When the class is
 made, its program is traced once for every structure (every combination of its Choices) with parameters as symbols, so
-that a machine that cannot work fails here, with a sentence that names the class and the attribute.
+that a machine that cannot work fails here, with a sentence that names the class and the attribute. Of the machines that
+ship, tests do this; where they are imported, the structures that are asked for are traced, and when they are asked for.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Machine(Declared):
         except DeclarationError as error:
             named = str(error).removeprefix(f"{cls.__name__}.").partition(":")[0]
             raise at(error, cls._place_of(named)) from error.__cause__
-        trace_default(cls)
+        if not cls._ships():
+            trace_default(cls)
         _check_size(cls)
 
 

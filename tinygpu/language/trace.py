@@ -128,9 +128,8 @@ def _trace(machine: type[Declared], signature: Signature, listed: Sizes, structu
         # of the pipeline that it is about, where it names one
         about = (place for name, place in tracer.places.items() if repr(name) in str(error))
         raise at(error, next(about, machine._place_of("program"))) from error.__cause__
-    theirs = not machine.__module__.startswith("tinygpu.machines.")  # a machine that ships is not the reader's to mend
     required = [r for r in machine.requirements() if r.asked(structure)]
-    own = [r.constraint(machine.__name__, machine._place_of(r.name) if theirs else "") for r in required]
+    own = [r.constraint(machine.__name__, "" if machine._ships() else machine._place_of(r.name)) for r in required]
     drawn = input_constraints(machine, machine.__name__, made, dict(signature[1]))
     legal = _distinct([*tracer.constraints, *sizes, *derived_constraints(program), *slots, *own, *drawn])
     constraints = (*legal, *dominance(program, legal, machine.params(), machine.choices()))

@@ -229,8 +229,7 @@ def _own(
             total = total + w.bytes
         sentence = f"{' and '.join(w.name for w in workspaces)} fit into the device's memory"
         out.append(Constraint("workspaces", total <= symbol(MEMORY), sentence, source=title, judge="launch"))
-    theirs = not plan.__module__.startswith("tinygpu.machines.")
-    required = [r.constraint(title, plan._place_of(r.name) if theirs else "") for r in plan.requirements()]
+    required = [r.constraint(title, "" if plan._ships() else plan._place_of(r.name)) for r in plan.requirements()]
     return (*out, *required)
 
 

@@ -11,7 +11,8 @@ import time
 from typing import Any
 
 import numpy as np
-from fake_cuda import FakeCuda, _parameters, described
+from fake_cuda import FakeCuda, described
+from fake_launches import parameters_of
 
 from tinygpu.ptx.calibration.benchmark import MOST_LAUNCHES
 
@@ -31,7 +32,7 @@ class ClockedCuda(FakeCuda):
         if function.name == "mbarrier_round":
             self.lost = "CUDA_ERROR_ILLEGAL_ADDRESS"
         clocks, _, self.trips = (
-            int.from_bytes(data, "little") for data in _parameters(function.ptx, parameters)[:3]
+            int.from_bytes(data, "little") for data in parameters_of(function.ptx, parameters)[:3]
         )
         status = super().cuLaunchKernelEx(config, function, parameters, extra)
         if self.lost or int(config.hStream) in self.capturing:

@@ -1,16 +1,8 @@
 """A CUDA driver without a GPU: the functions of cuda.bindings.driver that the runtime calls, over the PTX emulator.
 
 Kernels run in the emulator on arrays that stand for device memory; time is a clock of its own that each launch moves.
-Structures and enumerations are those of cuda.bindings. Comments in a kernel's PTX say what befalls it:
-
-    // fake: us=120          it takes 120 us (its own default: 100)
-    // fake: hang            it never ends
-    // fake: exit 7          it brings the process down with code 7
-    // fake: abort           it brings the process down by a signal
-    // fake: error NAME      it ends with a fault of that name, and the context is lost
-
-with `timed` behind one of the last four where that happens only when a graph runs it. A kernel in which the emulator
-finds a fault ends with CUDA_ERROR_ILLEGAL_ADDRESS.
+Structures and enumerations are those of cuda.bindings. Comments in a kernel's PTX say how long it takes and what
+befalls it (`fake_fates`); one in which the emulator finds a fault ends with CUDA_ERROR_ILLEGAL_ADDRESS.
 
 As with a real driver, nothing works any more in a process whose context is lost; and a stream that does not wait for
 the null stream must not touch what copies and fills there may still be writing: a launch that does raises `Unordered`.
@@ -21,14 +13,14 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from cuda.bindings import driver as real
+from fake_fates import befall, seconds_of
+from fake_launches import attributes_of, cluster_of, parameters_of
 from fake_maps import described_map, emulated_map, numbered_map
 
 from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, PtxSyntaxError, TensorMap, emulate
@@ -38,7 +30,6 @@ from tinygpu.ptx.emulator.source.parser import parse
 
 OK = real.CUresult.CUDA_SUCCESS
 FIRST_ADDRESS = 0x7F00_0000_0000
-_FATE = re.compile(r"// fake: (hang|exit|abort|error)(?: (\w+))??( timed)?$", re.MULTILINE)
 
 
 class Unordered(RuntimeError):
@@ -372,7 +363,7 @@ class FakeCuda:
         return OK, min(2048 // threads, self.smem_bytes // smem if smem else 32)
 
     def cuOccupancyMaxActiveClusters(self, function: Loaded, config: Any) -> Any:
-        size = _cluster(config)
+        size = cluster_of(config)
         per_sm = self.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, config.blockDimX, config.sharedMemBytes)[1]
         return OK, self.sms * per_sm // size
 
@@ -418,19 +409,19 @@ class FakeCuda:
         return emulated_map(seen, DeviceBuffer(held.bytes, offset=seen["address"] - held.address, base=held.address))
 
     def cuLaunchKernelEx(self, config: Any, function: Loaded, parameters: int, extra: int) -> Any:
-        read = _parameters(function.ptx, parameters)
+        read = parameters_of(function.ptx, parameters)
         self.launches.append(
             {
                 "kernel": function.name, "grid": (config.gridDimX, config.gridDimY, config.gridDimZ),
-                "block": (config.blockDimX, config.blockDimY, config.blockDimZ), "cluster": _cluster(config),
+                "block": (config.blockDimX, config.blockDimY, config.blockDimZ), "cluster": cluster_of(config),
                 "smem": config.sharedMemBytes, "stream": int(config.hStream), "parameters": read,
-                "attributes": sorted(a.id.name.removeprefix("CU_LAUNCH_ATTRIBUTE_") for a in _attributes(config)),
+                "attributes": sorted(a.id.name.removeprefix("CU_LAUNCH_ATTRIBUTE_") for a in attributes_of(config)),
             }
         )  # fmt: skip
         limit = function.attributes.get("MAX_DYNAMIC_SHARED_SIZE_BYTES", 49152)
         if config.sharedMemBytes > limit:
             return (real.CUresult.CUDA_ERROR_INVALID_VALUE,)
-        grid, cluster, threads = config.gridDimX, _cluster(config), config.blockDimX
+        grid, cluster, threads = config.gridDimX, cluster_of(config), config.blockDimX
         smem, stream = config.sharedMemBytes, config.hStream
         addresses = [int.from_bytes(data, "little") for data in read if len(data) == 8]
         addresses += [self.maps[int.from_bytes(data[:8], "little") - 1]["address"] for data in read if len(data) == 128]
@@ -452,23 +443,11 @@ class FakeCuda:
 
     def _pass(self, ptx: str) -> None:
         """The clock moves by what a launch takes."""
-        stated = re.search(r"// fake: us=([\d.]+)", ptx)
-        seconds = float(stated[1]) * 1e-6 if stated else 1e-4
         stretch = 1 + self.drift * len(self.launches)
-        self.now += seconds * stretch * max(1 + self.noise * self.rng.standard_normal(), 0.5)
+        self.now += seconds_of(ptx) * stretch * max(1 + self.noise * self.rng.standard_normal(), 0.5)
 
     def _befall(self, ptx: str, *, timed: bool) -> None:
-        fate = _FATE.search(ptx)
-        if fate is None or bool(fate[3]) != timed:
-            return
-        if fate[1] == "hang":
-            time.sleep(3600)
-        elif fate[1] == "exit":
-            os._exit(int(fate[2]))
-        elif fate[1] == "abort":
-            os.abort()
-        else:
-            self.lost = fate[2]
+        self.lost = befall(ptx, timed=timed) or self.lost
 
     def _emulate(self, function: Loaded, grid: int, cluster: int, threads: int, smem: int, read: list[bytes]) -> None:
         buffers = [DeviceBuffer(a.bytes, base=a.address) for a in self.allocations.values()]
@@ -487,22 +466,6 @@ class FakeCuda:
         except EmulationFault as fault:
             self.fault = fault
             self.lost = "CUDA_ERROR_ILLEGAL_ADDRESS"
-
-
-def _parameters(ptx: str, address: int) -> list[bytes]:
-    """The bytes of every parameter, through the array of pointers."""
-    declared = find_entry(parse(ptx), None).parameters
-    pointers = (ctypes.c_uint64 * len(declared)).from_address(address)
-    return [ctypes.string_at(pointer, p.size_bytes) for pointer, p in zip(pointers, declared, strict=True)]
-
-
-def _attributes(config: Any) -> list[Any]:
-    return list(config.attrs) if config.numAttrs else []
-
-
-def _cluster(config: Any) -> int:
-    name = real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    return next((int(a.value.clusterDim.x) for a in _attributes(config) if a.id == name), 1)
 
 
 def described(**fields: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_basic_blackwell import MatmulBasicBlackwell
 from tinygpu.machines.matmul_basic_hopper import MatmulBasicHopper
 from tinygpu.machines.matmul_blackwell import MatmulBlackwell
+from tinygpu.machines.matmul_blackwell_consumer import MatmulBlackwellConsumer
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.machines.matmul_skinny import MatmulSkinny
@@ -173,6 +174,7 @@ def two_rings(produced: str, consumed: str) -> type[Machine]:
 def _protocol(machine: type[Machine], sizes: tuple[int, ...], of: tuple[tuple[str, Any], ...]) -> sync.Protocol:
     problem = machine.problem(**dict(zip(machine.dim_names(), sizes, strict=True)))
     on = "b200" if machine in (MatmulBasicBlackwell, MatmulBlackwell) else "h100"
+    on = "rtx5090" if machine is MatmulBlackwellConsumer else on
     space = build_space(machine, problem, device(on))
     point: dict[str, Any] = dict(of)
     if set(point) != set(space.space.names):  # else also what no constraint admits: it is lowered as well
@@ -201,6 +203,12 @@ BLACKWELL: dict[str, Any] = {
     "swizzle": 64, "swizzle_c": 64, "vc": 8, "store": "staged",
 }  # fmt: skip
 
+CONSUMER: dict[str, Any] = {
+    "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "schedule": "cooperative", "store": "direct", "bm": 32,
+    "bn": 32, "bk": 32, "warps_m": 2, "warps_n": 1, "raster": 1, "split_k": 1, "stream_k": 0, "swizzle": 64, "vr": 2,
+    "swizzle_c": 32, "stages": 3,
+}  # fmt: skip
+
 # Every structure of the machines that ship, with clusters along each axis and every way of sharing tiles.
 SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "basic hopper": (
@@ -212,6 +220,13 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     ),
     # those in clusters have too many states to tell what breaks; that they are proved, random candidates show
     "blackwell, staged": (MatmulBlackwell, SMALL, BLACKWELL),
+    "consumer": (MatmulBlackwellConsumer, SMALL, CONSUMER),
+    "consumer, staged": (MatmulBlackwellConsumer, SMALL, CONSUMER | {"store": "staged"}),
+    "consumer, pingpong": (
+        MatmulBlackwellConsumer, SMALL, CONSUMER | {"schedule": "pingpong", "store": "stmatrix", "stages": 2},
+    ),
+    "consumer, split-K": (MatmulBlackwellConsumer, SMALL, CONSUMER | {"split_k": 3}),
+    "consumer, stream-K": (MatmulBlackwellConsumer, SMALL, CONSUMER | {"stream_k": 1}),
     "hopper": (MatmulHopper, SMALL, HOPPER),
     "hopper, deep": (MatmulHopper, SMALL, HOPPER | {"stages": 7}),
     "hopper, stmatrix": (MatmulHopper, SMALL, HOPPER | {"store": "stmatrix"}),

@@ -45,26 +45,20 @@ def test_a_window_is_held_as_the_whole_says(seed: int) -> None:
         window = [int(rng.choice([w for w in range(1, extent + 1) if extent % w == 0])) for extent in shape]
         bits = int(rng.choice([16, 32]))
         found = windowed(held, tuple(map(expr, window)), "v", bits)
-        held_by_thread = [
-            [tuple(c) for c in thread] for thread in held.coordinates().tolist()
-        ]
         corners = [(i, j) for i in range(0, shape[0], window[0]) for j in range(0, shape[1], window[1])]
-
-        def within(c: tuple[int, ...], corner: tuple[int, int], window: list[int] = window) -> bool:
-            return all(at <= x < at + w for x, at, w in zip(c, corner, window, strict=True))
-
-        # which values of a thread lie in each window: the same of all threads, and as many in each window
-        parts = [{tuple(v for v, c in enumerate(t) if within(c, corner)) for t in held_by_thread} for corner in corners]
-        alike = all(len(part) == 1 for part in parts) and len({len(next(iter(part))) for part in parts}) == 1
+        # in which window each value of each thread lies: the same of all threads, and as many in each window
+        places = held.coordinates() // np.array(window) @ np.array([shape[1] // window[1], 1])
+        counts = np.bincount(places[0], minlength=len(corners))
+        alike = bool((places == places[0]).all() and (counts == counts[0]).all())
         if window == shape or not bool(found.conditions[-1].condition.same(True)):
             # what is refused is no window, or cuts registers of two elements, or is held otherwise than by digits
             assert not alike or window == shape or bits < 32 or not _by_digits(held, window), (held, window)
             continue
         met += 1
         assert alike, (held, window)
-        for corner, part in zip(corners, parts, strict=True):
+        for number, corner in enumerate(corners):
             values = window_values(held, found, corner)
-            assert sorted(values) == sorted(next(iter(part))), (held, window, corner)
+            assert sorted(values) == np.flatnonzero(places[0] == number).tolist(), (held, window, corner)
             mine = found.coordinates() + np.array(corner)
             assert (held.coordinates()[:, values] == mine).all()
             if bits == 16:

@@ -31,6 +31,8 @@ from tinygpu.spaces.build import MachineSpace
 from tinygpu.spaces.plan_space import PlanSpace, space_of
 
 DEVICES = ("a100", "rtx4090", "h100", "b200")
+# Of machines for consumer Blackwell, which none of these run.
+BESIDE = "rtx5090"
 # Order in which memories are named, from the largest on.
 MEMORIES = ("GMEM", "L2", "L1", "SMEM", "TMEM", "RMEM")
 
@@ -98,7 +100,9 @@ class Account:
 
     @cached_property
     def devices(self) -> tuple[OnDevice, ...]:
-        return tuple(self._on(name) for name in DEVICES)
+        """On every device of the index; and on one beside them, where no other runs the machine."""
+        found = tuple(self._on(name) for name in DEVICES)
+        return found if any(d.point is not None for d in found) else (*found, self._on(BESIDE))
 
     def _on(self, name: str) -> OnDevice:
         space = space_of(self.machine, self.problem, device(name))
@@ -123,7 +127,7 @@ class Account:
         if found is None:
             sizes = ", ".join(f"{name}={size}" for name, size in self.problem.dims)
             raise ValueError(
-                f"{self.name} has no candidate for {sizes} on any of {', '.join(DEVICES)}; say in "
+                f"{self.name} has no candidate for {sizes} on any of {', '.join((*DEVICES, BESIDE))}; say in "
                 "tinygpu/api/pages/typical.py for which sizes its page is made"
             )
         return found

@@ -22,8 +22,8 @@ python -m tinygpu.api.pages          # all of them; or NAME ... for some and the
 
 *Space*: the candidates that all constraints admit, for the sizes of the page, on the first device that runs the
 machine. *Lines*: of its class, and of what it derives from in its file. The last columns are the share of the roofline
-that the best candidate is *predicted* to reach; nothing was timed. A dash: the device lacks an instruction. All
-machines have tiles in registers, beside the memories that are named.
+that the best candidate is *predicted* to reach; nothing was timed. A dash: the device lacks an instruction, or
+has a better one. All machines have tiles in registers, beside the memories that are named.
 """
 
 
@@ -41,7 +41,7 @@ def index(names: Sequence[str], accounts: Sequence[Account], written: str = "") 
 
 
 def _row(a: Account) -> tuple[str, ...]:
-    shares = ("-" if d.point is None else percent(d.share) for d in a.devices)
+    shares = ("-" if d.point is None else percent(d.share) for d in a.devices[: len(DEVICES)])
     operation, _, _ = a.machine.summary().partition(": ")
     return (
         f"[{a.name}]({a.name}.md)",
