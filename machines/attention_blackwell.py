@@ -1,19 +1,15 @@
-"""Attention on data-centre Blackwell: scores and outputs in tensor memory, to which those who weigh hand weights back.
+"""Attention on data-centre Blackwell: scores, weights and outputs in tensor memory, which goes back and forth.
 
-One thread has everything multiplied. Scores of a tile of queries come up in tensor memory, and a warpgroup takes them,
-a row in each thread, so that no row is shared; the weights that it makes of them it stores back into tensor memory, as
-the left operand of the second product. That product is added up in tensor memory as well: where a row has got a larger
-score, the warpgroup scales what is there before the next weights are multiplied. Two tiles of queries are under way:
-while one warpgroup computes exponentials, the tensor cores multiply for the other; and the scores of the next keys are
-multiplied before the weights of these. Nobody holds outputs in registers until the last keys were seen.
-
-Searched are how many tiles of queries a CTA has, how many keys come at a time, the depth of the rings, the swizzle, and
-how many columns of the outputs are scaled and stored at a time.
+One thread has everything multiplied. Scores come up in tensor memory, and a warpgroup takes them, a row in each thread.
+The weights that it makes of them it stores in their columns, as the left operand of the second product, and where a row
+has got a larger score, it scales what was added up before. So a tile of queries has one slot of tensor memory, handed
+over and back. While one warpgroup computes exponentials, the products of others run: two tiles, of 128 keys each, and
+heads of 128 take all 512 columns. Searched: the tiles of queries, how many keys come at a time, the depth of the rings,
+the swizzle, and how many columns of the outputs are scaled at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -33,17 +29,16 @@ class AttentionBlackwell(Attention):
     piece, columns, swizzle = Param(16, 32, 64), Param(64, 128), Param(64, 128)
     tma, scores, outputs = isa.TmaLoad(), isa.Tcgen05Mma(bn), isa.Tcgen05MmaCells(columns)
     ld, put, st = isa.Tcgen05Ld(), isa.Tcgen05St(), isa.StGlobal(8)
-
     wide = Require(
         columns == Attention.d, "one instruction multiplies for all columns of a head", kind="dominance",
-        why="narrower ones take the same weights from tensor memory once more for each part",
-    )  # fmt: skip
+        why="narrower ones take the same weights from tensor memory once more for each part")  # fmt: skip
 
     def program(self, p: Tracer) -> None:
         bn, d, kind, swizzle, bm = self.bn, self.d, self.q.dtype, self.swizzle, ROWS * self.groups
         queries, values = p.smem(kind, (bm, d), swizzle=swizzle), p.smem(kind, (bn, d), swizzle=swizzle)
         keys = p.smem(kind, (d, bn), contiguous=0, swizzle=swizzle)
-        cells: dict[str, tuple[Any, Any]] = {"scores": ("f32", bn), "weights": (kind, bn), "sums": ("f32", d)}
+        slot = {"scores": p.buffer(TMEM, "f32", (ROWS, bn)), "sums": p.buffer(TMEM, "f32", (ROWS, d))}
+        slot["weights"] = p.buffer(TMEM, kind, (ROWS, bn), over="scores")
         with (
             p.grid(*self.tiles(bm), persistent=True) as (*at, i),
             p.pipeline("once", 1, q=queries) as once,
@@ -51,13 +46,7 @@ class AttentionBlackwell(Attention):
             p.pipeline("ring_v", self.stages, v=values) as ring_v,
             ExitStack() as around,
         ):
-            groups = [
-                [
-                    around.enter_context(p.pipeline(f"{name}{g}", 1, t=p.buffer(TMEM, of, (ROWS, wide))))
-                    for name, (of, wide) in cells.items()
-                ]
-                for g in range(self.groups)
-            ]
+            cells = [around.enter_context(p.pipeline(f"cells{g}", 1, **slot)) for g in range(self.groups)]
             with p.role("producer", warps=4, registers=FEW):
                 seen = self.seen(p, at, i, bm)
                 with once.produce() as a:
@@ -70,64 +59,62 @@ class AttentionBlackwell(Attention):
                         p.copy(self.tma, v, f.v)
             with p.role("multiplier", warps=4, first=4, registers=FEW), once.consume() as a:
                 rounds = ceil_div(self.seen(p, at, i, bm).count, bn)
-                self.score(p, a.q, ring_k, groups)
-                with p.loop(p.until(rounds - 1)) as number:
-                    self.score(p, a.q, ring_k, groups)
-                    self.add(p, ring_v, groups, number == 0)
-                self.add(p, ring_v, groups, rounds == 1)
-            for g, rings in enumerate(groups):
+                with ring_k.consume() as f:
+                    for g, ring in enumerate(cells):
+                        self.score(p, ring, a.q, ROWS * g, f.k)
+                with p.loop(p.until(rounds - 1)) as number, ring_v.consume() as now, ring_k.consume() as following:
+                    for g, ring in enumerate(cells):
+                        self.add(p, ring, now.v, number == 0)
+                        self.score(p, ring, a.q, ROWS * g, following.k)
+                with ring_v.consume() as f:
+                    for ring in cells:
+                        self.add(p, ring, f.v, rounds == 1)
+            for g, ring in enumerate(cells):
                 with p.role(f"weigher{g}", warps=4, first=8 + 4 * g, registers=MANY):
-                    self.weigh(p, at, i, bm, ROWS * g, *rings)
+                    self.weigh(p, ring, at, i, bm, ROWS * g)
 
-    def score(self, p: Tracer, queries: Any, ring_k: Any, groups: Sequence[Any]) -> None:
-        """The scores of the next keys, for all tiles of queries."""
+    def score(self, p: Tracer, ring: Any, queries: Any, first: int, keys: Any) -> None:
+        """Scores of the queries from `first` on with the next keys."""
         step = 256 // self.q.dtype.bits
-        with ring_k.consume() as f:
-            for g, (scores, _, _) in enumerate(groups):
-                with scores.produce() as s:
-                    p.clear(s.t)
-                    with p.unroll(self.d, step=step) as kk:
-                        left, right = queries.window((ROWS * g, kk), (ROWS, step)), f.k.window((kk, 0), (step, self.bn))
-                        p.multiply(self.scores, s.t, left, right)
+        with ring.produce() as s:
+            p.clear(s.scores)
+            with p.unroll(self.d, step=step) as kk:
+                left, right = queries.window((first, kk), (ROWS, step)), keys.window((kk, 0), (step, self.bn))
+                p.multiply(self.scores, s.scores, left, right)
 
-    def add(self, p: Tracer, ring_v: Any, groups: Sequence[Any], first: Any) -> None:
+    def add(self, p: Tracer, ring: Any, values: Any, first: Any) -> None:
         """Values by their weights, added to what there is of earlier keys: nothing at the `first` ones."""
         step = 256 // self.q.dtype.bits
-        with ring_v.consume() as f:
-            for _, weights, sums in groups:
-                with weights.consume() as w, sums.produce() as s:
-                    with p.when(first):
-                        p.clear(s.t)
-                    with p.unroll(self.bn, step=step) as kk:
-                        left, right = w.t.window((0, kk), (ROWS, step)), f.v.window((kk, 0), (step, self.d))
-                        p.multiply(self.outputs, s.t, left, right)
+        with ring.produce() as s:
+            with p.when(first):
+                p.clear(s.sums)
+            with p.unroll(self.bn, step=step) as kk:
+                left, right = s.weights.window((0, kk), (ROWS, step)), values.window((kk, 0), (step, self.d))
+                p.multiply(self.outputs, s.sums, left, right)
 
-    def weigh(
-        self, p: Tracer, at: Any, i: Any, bm: Any, first: int, scores: Any, weights: Any, sums: Any
-    ) -> None:
+    def weigh(self, p: Tracer, ring: Any, at: Any, i: Any, bm: Any, first: int) -> None:
         """What a warpgroup does with the queries from `first` on of a tile."""
-        row, part = (
-            blocked((ROWS, wide), threads=ROWS, vector=8, across=1, name=name)
-            for wide, name in ((self.bn, "scores"), (self.piece, "outputs"))
-        )
+        row = blocked((ROWS, self.bn), threads=ROWS, vector=8, across=1, name="scores")
+        part = blocked((ROWS, self.piece), threads=ROWS, vector=8, across=1, name="outputs")
         seen, each = self.seen(p, at, i, bm), row.reduced(1)
         low, total = p.full(each, "f32", -NOTHING_YET * LOG2_E), p.full(each, "f32")
 
-        def weighed(j: Any) -> Any:
-            with scores.consume() as s:
-                w = p.load(self.ld, s.t, row)
-            query = None if seen.query is None else seen.query + first
-            made, keep = self.weights(p, w, low, total, (seen.first + j, self.bn), seen.end, query)
-            with weights.produce() as s:
-                p.store(self.put, s.t, p.cast(made, self.q.dtype))
+        def weighed(s: Any, j: Any) -> Any:
+            keys, query = (seen.first + j, self.bn), None if seen.query is None else seen.query + first
+            weights, keep = self.weights(p, p.load(self.ld, s.scores, row), low, total, keys, seen.end, query)
+            p.store(self.put, s.weights, p.cast(weights, self.q.dtype))
             return keep
 
-        weighed(0)
+        with ring.consume() as s:
+            weighed(s, 0)
         with p.loop(p.until(ceil_div(seen.count, self.bn) - 1)) as number:
-            keep = weighed((number + 1) * self.bn)
-            with sums.consume() as s, p.unroll(self.d, step=self.piece) as c:
-                some = s.t.window((0, c), (ROWS, self.piece))
-                p.store(self.put, some, p.load(self.ld, some, part) * keep)
-        with sums.consume() as s, p.unroll(self.d, step=self.piece) as c:
-            some = p.load(self.ld, s.t.window((0, c), (ROWS, self.piece)), part)
+            with ring.consume():
+                pass  # the weights were multiplied, and there is room for scores
+            with ring.consume() as s:
+                keep = weighed(s, (number + 1) * self.bn)
+                with p.unroll(self.d, step=self.piece) as c:
+                    some = s.sums.window((0, c), (ROWS, self.piece))
+                    p.store(self.put, some, p.load(self.ld, some, part) * keep)
+        with ring.consume() as s, p.unroll(self.d, step=self.piece) as c:
+            some = p.load(self.ld, s.sums.window((0, c), (ROWS, self.piece)), part)
             p.store(self.st, self.o.at(*at).tile(i + first, c, shape=(ROWS, self.piece)), some / total)

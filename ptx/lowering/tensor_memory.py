@@ -26,6 +26,9 @@ BEFORE, AFTER = (Fence(f"tcgen05.fence::{side}_thread_sync") for side in ("befor
 # PTX ISA, tensor memory addressing: the lane is in the upper half; a warp has the lanes from 32 (w mod 4) on.
 LANES_OF_A_WARP, LANE_BIT = 32, 16
 WARPS = TMEM_LANES // LANES_OF_A_WARP
+# Columns of one load or store: of 128, a thread of a kernel with 512 threads, each with 128 registers at launch, has no
+# register left for the address (nvJitLink 13.0, C7602), whatever its role's budget is.
+MOST_AT_ONCE = 64
 
 
 def allot(context: Context) -> None:
@@ -187,10 +190,10 @@ def _cells(context: Context, tile: RegisterTile, held: list[int], each: int) -> 
 
 
 def _runs(counts: tuple[int, ...], end: int) -> Iterator[tuple[int, int]]:
-    """(the first column, how many) of each instruction, the fewest for so many columns."""
+    """(the first column, how many) of each instruction, few for so many columns."""
     column = 0
     while column < end:
-        count = max(c for c in counts if c <= end - column)
+        count = max(c for c in counts if c <= min(end - column, MOST_AT_ONCE))
         yield column, count
         column += count
 

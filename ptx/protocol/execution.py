@@ -199,12 +199,15 @@ class _Run:
         return Event(kind, b.pipeline, b.side, slot, use, value, ctas, axes)
 
     def touch(self, touch: sync.Touch) -> Iterator[Event]:
-        if touch.verb == "write" and touch.pipeline in self.uses and self.fills(touch):
+        fills = self.fills(touch.pipeline)
+        if touch.verb == "write" and touch.pipeline in self.uses and (fills or touch.by == "tcgen05"):
             slot, use = self.value(touch.slot), self.uses[touch.pipeline]
             if self.added.get(touch.pipeline) != use:
                 self.added[touch.pipeline] = use
                 yield Event("bring", touch.pipeline, "full", slot, use, 1)
             return
+        if fills:
+            return  # it reads what was left in the slot that it has acquired
         if (touch.verb == "read" or touch.by == "tcgen05.st") and touch.pipeline in self.uses:
             slot = self.value(touch.slot)
             event = Event("read", touch.pipeline, "full", slot, self.uses[touch.pipeline])
@@ -212,10 +215,10 @@ class _Run:
                 self.reads.append(_Read(event, touch.by))
                 yield event
 
-    def fills(self, touch: sync.Touch) -> bool:
-        """Whether what is written fills a slot: products do, and stores where warps arrive when they have stored."""
-        return touch.by == "tcgen05" or any(
-            isinstance(s, sync.Arrive) and (s.barrier.pipeline, s.barrier.side) == (touch.pipeline, "full")
+    def fills(self, ring: str) -> bool:
+        """Whether the role adds up or stores in slots of a ring, and says when they are full."""
+        return any(
+            isinstance(s, sync.Arrive | sync.CommitAt) and (s.barrier.pipeline, s.barrier.side) == (ring, "full")
             for s in steps_of(self.role.body)
         )
 

@@ -13,8 +13,10 @@ from stored_cells import Negated, PassedOn
 
 import tinygpu as tg
 from tinygpu.devices import device
+from tinygpu.interpreter.fault import ProgramFault
 from tinygpu.language import TMEM, DeclarationError, Dim, Input, Machine, Output, blocked
 from tinygpu.machines.attention_blackwell import AttentionBlackwell
+from tinygpu.program.cells import columns
 from tinygpu.ptx import isa
 from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.launching.kernel import Kernel
@@ -49,12 +51,12 @@ def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
 def test_all_hand_overs_are_proved_and_no_register_is_spilled(groups: int) -> None:
     problem = AttentionBlackwell.problem(b=1, h=1, g=1, s=300, t=500, d=128, options={"causal": True})
     space = build_space(AttentionBlackwell, problem, device("b200"))
-    point = POINT | {"groups": groups, "bn": 64, "columns": 128}
+    point = POINT | {"groups": groups, "bn": 128, "columns": 128}
     program = space.program(point)
     swizzles = solve_buffers(program, SolverCache()).swizzles
     found = certify(lowered(program, problem, point, swizzles).protocol, Proofs())
     assert found.proved, str(found)
-    assert len(found.rings) == 3 + 3 * groups
+    assert len(found.rings) == 3 + groups
     kernel = build(program, problem, point, SolverCache()).kernel
     assembly = assemble(kernel.ptx, kernel.assembled_for("sm_100"))
     assert (assembly.spill_store_bytes, assembly.stack_bytes) == (0, 0)
@@ -99,24 +101,24 @@ CLEARED = r"setp\.ne\.u32 %p\d+, 0, 0;"
 WRONG = {
     "queries are brought while those before are multiplied": ("try_wait", 0),
     "keys are multiplied before they have come": ("try_wait", 4),
-    "scores are multiplied where others are still read": ("try_wait", 7),
-    "weights are multiplied before they are stored": ("try_wait", 9),
-    "sums are added to before they are scaled": ("try_wait", 10),
-    "scores are read before they are there": ("try_wait", 14),
-    "weights are stored where others are multiplied": ("try_wait", 17),
-    "outputs are read before the last product": ("try_wait", 19),
+    "scores are multiplied where the outputs of another tile are read": ("try_wait", 5),
+    "weights are multiplied before they are stored": ("try_wait", 8),
+    "scores are multiplied where weights still are": ("try_wait", 9),
+    "the last weights are multiplied before they are stored": ("try_wait", 11),
+    "scores are read before they are there": ("try_wait", 12),
+    "scores of the next keys are read before they are there": ("try_wait", 14),
+    "outputs are read before the last product": ("try_wait", 15),
     "nobody is told that scores are there": ("tcgen05.commit", 0),
-    "nobody is told that weights were multiplied": ("tcgen05.commit", 5),
-    "nobody is told that there are weights": ("mbarrier.arrive.shared", 1),
-    "nobody is told that sums were scaled": ("mbarrier.arrive.shared", 4),
+    "nobody is told that weights were multiplied": ("tcgen05.commit", 2),
+    "nobody is told that there are weights": ("mbarrier.arrive.shared", 0),
+    "nobody is told that there is room for scores": ("mbarrier.arrive.shared", 1),
     "weights are handed over before they are stored": ("tcgen05.wait::st", 0),
     "sums are handed back before they are scaled": ("tcgen05.wait::st", 3),
-    "scores are given back before they are loaded": ("tcgen05.wait::ld", 0),
-    "no fence behind the wait for scaled sums": ("fence::after_thread_sync", 7),
-    "no fence before weights are handed over": ("fence::before_thread_sync", 1),
-    "no fence before sums are handed back": ("fence::before_thread_sync", 4),
-    "sums of the tile before are added to": (CLEARED, 2),
-    "scores of the keys before are added to": (CLEARED, 1),
+    "no fence behind the wait for weights": ("fence::after_thread_sync", 5),
+    "no fence before weights are handed over": ("fence::before_thread_sync", 0),
+    "no fence before sums are handed back": ("fence::before_thread_sync", 2),
+    "sums of the tile before are added to": (CLEARED, 1),
+    "scores of the keys before are added to": (CLEARED, 2),
 }
 
 
@@ -206,7 +208,7 @@ class Doubled(Machine):
     m = Dim()
     x, w, y = Input("f16", m, 32), Input("f16", 32, 32), Output("f32", m, 32)
     tma, mma, put, get, st = isa.TmaLoad(), isa.Tcgen05Mma(32), isa.Tcgen05St(), isa.Tcgen05Ld(), isa.StGlobal(1)
-    slots, readers, in_branch, changed = 1, 1, False, False
+    slots, readers, in_branch, changed, over = 1, 1, False, False, ""
 
     def program(self, p: Any) -> None:
         rows = blocked((128, 32), threads=128, vector=1, across=1)
@@ -214,7 +216,7 @@ class Doubled(Machine):
         with (
             p.grid((self.m, 128)) as (i,),
             p.pipeline("ring", 1, **stages) as ring,
-            p.pipeline("sums", self.slots, c=p.buffer(TMEM, "f32", (128, 32))) as sums,
+            p.pipeline("sums", self.slots, c=p.buffer(TMEM, "f32", (128, 32)), **self.beside(p)) as sums,
         ):
             with p.role("producer", warps=1), ring.produce() as s:
                 p.copy(self.tma, self.x.tile(i, 0, shape=(128, 32)), s.x)
@@ -230,10 +232,16 @@ class Doubled(Machine):
             for r in range(self.readers):
                 with p.role(f"reader{r}", warps=4, first=4 + 4 * r), sums.consume() as t:
                     values = p.load(self.get, t.c, rows)
+                    if self.over == "c":
+                        p.store(self.put, t.e, values)
+                        values = p.load(self.get, t.c, rows)
                     if not r and self.changed:
                         p.store(self.put, t.c, values * 2.0)
                     if r + 1 == self.readers:
                         p.store(self.st, self.y.tile(i, 0, shape=(128, 32)), values)
+
+    def beside(self, p: Any) -> dict[str, Any]:
+        return {"e": p.buffer(TMEM, "f32", (128, 32), over=self.over)} if self.over else {}
 
     conversions, compute = isa.arithmetic("f32"), "f32"
 
@@ -264,6 +272,10 @@ REFUSED: dict[str, tuple[type[Machine], dict[str, Any], str]] = {
         Doubled, {"slots": 2, "in_branch": True},
         "mma goes on adding to sums.c where 'sums' has 2 slots; give it one, or begin every slot with p.clear(...)",
     ),
+    "over nothing": (
+        Doubled, {"over": "d"},
+        "sums.e lies in the columns of sums.d, and the slot has no such buffer in TMEM with columns of its own",
+    ),
 }  # fmt: skip
 
 
@@ -273,3 +285,12 @@ def test_what_tensor_memory_cannot_hand_over_is_refused_where_it_is_declared(nam
     with pytest.raises(DeclarationError) as refused:
         type("Wrong", (base,), {**said, "__module__": __name__})
     assert str(refused.value).splitlines()[0] == f"Wrong.program: {sentence}"
+
+
+def test_what_was_written_in_the_columns_of_another_buffer_is_lost_there() -> None:
+    lost = type("Lost", (Doubled,), {"over": "c", "__module__": __name__})
+    space = build_space(lost, lost.problem(m=100), device("b200"))
+    given = {"x": np.ones((100, 32), np.float16), "w": np.ones((32, 32), np.float16)}
+    with pytest.raises(ProgramFault, match=re.escape("sums.c[0, 0] is read, and nobody has written it")):
+        space.program(space.sample(1, 0)[0]).run(given)
+    assert columns(space.program(space.sample(1, 0)[0])).total == 32

@@ -247,7 +247,7 @@ class _Counter:
         """Roles that work at the same time have a prologue, rounds and an epilogue each.
 
         Of roles that take turns at tiles the first is counted, for the tile that is its own; of those that take turns
-        within a tile all work, and wait side by side.
+        within a tile, or take sums from tensor memory, each from a ring of its own, all work, and wait side by side.
         """
         role = next(r for r in self.program.roles if r.name == s.role)
         if role.share[0]:
@@ -256,7 +256,7 @@ class _Counter:
         before = [(tally, dict(tally.chain)) for tally in self.phases.values()]
         self._body(s.body, phase, expr(1))
         self.operations.threads = everybody
-        if s.role in in_turn(self.program)[1:]:
+        if s.role in (*in_turn(self.program)[1:], *taking_sums(self.program)[1:]):
             for tally, chain in before:
                 tally.chain = chain
 
@@ -359,6 +359,12 @@ def in_turn(program: Program) -> tuple[str, ...]:
     taking = (place.role for place in places(program.body) if place.consumes & turns)
     shares = {role.name: role.share[1] for role in program.roles}
     return tuple(dict.fromkeys(name for name in taking if shares[name] == 1))
+
+
+def taking_sums(program: Program) -> tuple[str, ...]:
+    """The roles that take sums from tensor memory, in their order."""
+    sums = {p.name for p in program.pipelines if p.completion == COMMIT}
+    return tuple(dict.fromkeys(place.role for place in places(program.body) if place.consumes & sums))
 
 
 def _main_loop(body: tuple[n.Statement, ...]) -> list[n.Repeated]:

@@ -287,6 +287,10 @@ def _pipelines(program: Traced) -> tuple[dict[str, Ring], dict[str, Turns]]:
         users = [r for r in program.roles if name in _consumed(tuple(_statements(program.body, r.name)))]
         if pipeline.buffers:
             buffers = {b.name: slots(b) for b in pipeline.buffers}
+            for b in pipeline.buffers:
+                for one, other in zip(buffers[b.name], buffers[b.over] if b.over else (), strict=False):
+                    one.beside.append(other)
+                    other.beside.append(one)
             rings[name] = Ring(name, int(pipeline.stages), buffers, tuple(users), _goes_on(program, name))
         else:
             first = {s.role: None for s in walk(program.body) if isinstance(s, n.InRole) and name in _consumed(s.body)}

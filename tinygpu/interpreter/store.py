@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,13 @@ class Stored:
 
     tile     the whole of it
     written  per element whether it has a value; None: all have
+    beside   others in the same columns: what is written here is lost there
     """
 
     tile: Tile
     array: Array
     written: NDArray[np.bool_] | None = None
+    beside: list[Stored] = field(default_factory=list)
 
     def read(self, place: tuple[slice | int, ...]) -> Array:
         """The elements of a window that lies inside; each must have a value."""
@@ -39,6 +41,15 @@ class Stored:
         self.array[place] = values
         if self.written is not None:
             self.written[place] = True
+        for other in self.beside:
+            other.lose(place[-1], self.tile.dtype.bits)
+
+    def lose(self, columns: slice | int, bits: int) -> None:
+        """Elements where others of so many bits are written have no value any more."""
+        first, behind = (columns, columns + 1) if isinstance(columns, int) else (columns.start, columns.stop)
+        own = self.tile.dtype.bits
+        if self.written is not None:
+            self.written[..., first * bits // own : -(-behind * bits // own)] = False
 
     def missing(self) -> str:
         """The first element that nobody wrote; "" where there is none."""

@@ -21,6 +21,7 @@ class Buffer:
     swizzle_bytes
                 width of the swizzle with which TMA writes and wgmma reads: first come that many bytes of every row,
                 then the next of every row; within, 16-byte chunks are exchanged. None: whole rows
+    over        name of the buffer of the same slot in whose columns it lies (TMEM); "": it has columns of its own
     """
 
     name: str
@@ -32,6 +33,7 @@ class Buffer:
     layout: str
     stages: Expr
     swizzle_bytes: Expr | None = None
+    over: str = ""
 
     @property
     def rows(self) -> Expr:

@@ -105,7 +105,12 @@ def _aligned(program: Program, size_bytes: Expr) -> Expr:
 
 
 def tmem_bytes(b: Buffer) -> Expr:
-    """A buffer in TMEM takes whole columns of 128 lanes x 32 bits, whatever lanes it uses (PTX ISA, tcgen05.alloc)."""
+    """A buffer in TMEM takes whole columns of 128 lanes x 32 bits, whatever lanes it uses (PTX ISA, tcgen05.alloc).
+
+    It takes none where it lies in those of another.
+    """
+    if b.over:
+        return expr(0)
     return b.stages * ceil_div(b.shape[-1] * b.dtype.bits, 32) * TMEM_COLUMN_BYTES
 
 

@@ -38,9 +38,10 @@ def columns(program: Program) -> Columns | None:
     end, pipeline = 0, ""
     for p in program.pipelines:
         for b in p.buffers:
-            if b.memory is TMEM:
+            if b.memory is TMEM and not b.over:
                 pipeline = pipeline or p.name
                 width = int(tmem_bytes(b)) // TMEM_COLUMN_BYTES
                 places[b.name] = CellPlace(end, width // int(b.stages))
                 end += width
+        places |= {b.name: places[b.over] for b in p.buffers if b.over}
     return Columns(pipeline, places, int(allocated_tmem_bytes(program)) // TMEM_COLUMN_BYTES) if places else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.buffer import Buffer
-from tinygpu.language.memories import TMEM_LANES
+from tinygpu.language.memories import TMEM, TMEM_LANES
 from tinygpu.language.partition import Condition
 from tinygpu.language.roles import Role
 from tinygpu.language.tracing.record import Record
@@ -52,6 +52,20 @@ class BlockChecks(Record):
         alone = (b.stages == 1) & (b.pitch_bytes == b.swizzle_bytes)
         sentence = f"slots of {b.name} are whole atoms of the swizzle: they have a multiple of 8 rows"
         self.require((Condition("rows of a swizzle", (b.rows % 8 == 0) | alone, sentence),))
+
+    def _check_over(self, made: tuple[Buffer, ...]) -> None:
+        """Buffers that lie in the columns of others find them, and fit."""
+        own = {b.name: b for b in made if b.memory is TMEM and not b.over}
+        for b in made:
+            if b.over and b.over not in own:
+                raise self.fail(
+                    f"{b.name} lies in the columns of {b.over}, and the slot has no such buffer in TMEM with columns "
+                    "of its own"
+                )
+            if b.over:
+                columns, room = (of.shape[1] * of.dtype.bits for of in (b, own[b.over]))
+                sentence = f"{b.name} has no more columns than {b.over}, in which it lies"
+                self.require((Condition(f"columns of {b.over}", columns <= room, sentence),))
 
     def _check_tmem(self, shape: tuple[Expr, ...]) -> None:
         if len(shape) != 2:

@@ -217,8 +217,12 @@ class Blocks(SharingChecks):
         contiguous: int = -1,
         pad: Operand = 0,
         layout: UnknownLayout | None = None,
+        over: str = "",
     ) -> BufferSpec:
-        """A buffer in shared or tensor memory."""
+        """A buffer in shared or tensor memory.
+
+        over  another buffer of the slot, in TMEM, in whose columns it lies: what is written in one is lost in the other
+        """
         if where not in (SMEM, TMEM):
             raise self.fail(f"a buffer lies in SMEM or TMEM, not in {where}")
         extents = tuple(expr(s) for s in shape)
@@ -226,8 +230,11 @@ class Blocks(SharingChecks):
             raise self.fail(f"a buffer has elements that memory holds, and {dtype_of} {why}")
         if where is TMEM:
             self._check_tmem(extents)
+        if over and where is not TMEM:
+            raise self.fail(f"buffers lie in columns of others in TMEM, and not in {where}; leave out over={over!r}")
         return BufferSpec(
-            where, dtype(dtype_of), extents, contiguous % len(extents), expr(pad), layout.name if layout else ""
+            where, dtype(dtype_of), extents, contiguous % len(extents), expr(pad), layout.name if layout else "", None,
+            over,
         )
 
     @verb("p.pipeline")
@@ -242,10 +249,11 @@ class Blocks(SharingChecks):
         made = tuple(
             Buffer(
                 f"{name}.{key}", s.memory, s.dtype, s.shape, s.contiguous, s.pad, s.layout, expr(stages),
-                s.swizzle_bytes,
+                s.swizzle_bytes, f"{name}.{s.over}" if s.over else "",
             )
             for key, s in buffers.items()
         )
+        self._check_over(made)
         for b in made:
             self._check_swizzle_atoms(b)
         position = len(self.pipelines)

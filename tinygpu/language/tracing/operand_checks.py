@@ -217,7 +217,8 @@ class OperandChecks(BlockChecks):
     def _in_slot(self, name: str, tile: Tile, *, writing: bool) -> None:
         """A buffer is touched inside the block that yielded it: written by a producer, read by a consumer.
 
-        Of a single slot of tensor memory a consumer may leave other sums than it found, to which the next are added.
+        A single slot of tensor memory goes back and forth: a consumer may leave something there, which is added to, or
+        multiplied, where it is produced again.
         """
         if tile.buffer is None:
             return
@@ -227,7 +228,7 @@ class OperandChecks(BlockChecks):
             raise self.fail(
                 f"{name} touches {tile.name} after its slot was handed on; do it inside produce() or consume()"
             )
-        if writing and verb == "consume" and tile.memory is TMEM and tile.buffer.stages.same(1):
+        if tile.memory is TMEM and tile.buffer.stages.same(1) and (verb == "consume" or not writing):
             return
         if verb != ("produce" if writing else "consume"):
             does, right = ("writes", "produced") if writing else ("reads", "consumed")

@@ -28,6 +28,7 @@ class BufferSpec:
     pad: Expr
     layout: str
     swizzle_bytes: Expr | None = None
+    over: str = ""
 
 
 @dataclass(slots=True)
