@@ -1,7 +1,7 @@
 """Machines that ship, that a page shows, or that stand for a user's pass `tinygpu check` with default options.
 
 All of them; with MACHINES_PART=1/3 in the environment, every third one from number 1 on: `.ci/run` tries another third
-with each commit, and leaves those of tests/thirdparty to the wheel, which checks them.
+with each commit, and leaves those of tests/thirdparty to the wheel, which checks a third of them.
 """
 
 from __future__ import annotations
