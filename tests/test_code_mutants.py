@@ -72,6 +72,7 @@ def test_every_edit_of_a_room_is_another_program(room: Room) -> None:
     assert all(name.startswith("tinygpu.") and not name.endswith("__init__") for name in names)
 
 
+@pytest.mark.end_to_end
 def test_listed_equivalents_are_edits_of_the_code_as_it_is() -> None:
     for listed in EQUIVALENTS:
         source = (ROOT / listed.path).read_text(encoding="utf-8")
@@ -156,6 +157,7 @@ def trials(folder: Path, how: str, clamp: str, *tests: str) -> list[str]:
     return done.stdout.splitlines() or [done.stderr]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("how", ["live", pytest.param("imported", marks=pytest.mark.slow)])
 def test_a_mutant_is_killed_by_a_test_that_notices_it(tmp_path: Path, how: str) -> None:
     assert trials(tmp_path, how, CLAMP, "nothing,clamp,wrong") == [
@@ -222,6 +224,7 @@ MADE = maker(7)
 VALUES = "(plain(5), Box().half, Box().walk(3), MADE(2), maker(5)(2), Box().seen)"
 
 
+@pytest.mark.end_to_end
 def test_an_edit_of_functions_that_are_alive_does_what_the_edited_module_does(tmp_path: Path) -> None:
     """Methods, properties, closures that were made before, functions inside others: all or, on import, none.
 

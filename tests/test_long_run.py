@@ -28,6 +28,7 @@ def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_run, "places", {"axpby": ("a100",), "softmax": ("h100-sxm5",)}.__getitem__)
 
 
+@pytest.mark.end_to_end
 def test_a_run_goes_on_where_its_journal_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = tmp_path / "journal"
     assert long_run.main([str(journal), "--cpu-seconds", "0.4", "--seed", "3"]) == 0

@@ -79,6 +79,7 @@ def test_rows_of_the_page_are_what_the_benchmark_prints(operation: Any) -> None:
             assert row in PAGE
 
 
+@pytest.mark.end_to_end
 def test_published_rows_are_what_the_benchmark_prints() -> None:
     rows = between(" --published")
     assert len(rows) == len(published.PUBLISHED)

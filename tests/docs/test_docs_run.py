@@ -131,6 +131,7 @@ def parameters(listed: list[Command]) -> list[Any]:
     return [pytest.param(c, id=f"{c.page}:{c.line} {' '.join(c.words[1:3])}", marks=marks(c)) for c in listed]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", parameters(COMMANDS))
 def test_a_command_does_what_its_page_shows(
     command: Command, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

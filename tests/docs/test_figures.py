@@ -27,6 +27,7 @@ def rows_of(name: str) -> list[str]:
     return [row for row in ROWS if row.startswith(f"| `{name}` ")]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "axpby" else pytest.mark.slow) for n in SHIPPED])
 def test_the_page_is_what_the_benchmark_prints(name: str) -> None:
     printed = "\n".join(figures.Tables.of([name]).lines()).splitlines()

@@ -44,6 +44,7 @@ def test_a_page_says_what_the_class_says(name: str) -> None:
     assert text(name).startswith(wanted), f"docs/machines/{name}.md is not what the class says; run {COMMAND} {name}"
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in CHEAP else pytest.mark.slow) for name in WRITTEN]
 )

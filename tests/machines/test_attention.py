@@ -23,7 +23,7 @@ SIZES = ((1, 1, 1, 1, 1), (1, 2, 2, 65, 65), (2, 1, 1, 33, 130), (1, 1, 3, 129, 
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize(("machine", "gpu"), [(AttentionAmpere, "a100"), (AttentionHopper, "h100")])
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 def test_random_candidates_are_right(machine: Any, gpu: str, seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     b, h, g, s, t = SIZES[seed % len(SIZES)]
@@ -37,6 +37,7 @@ def test_random_candidates_are_right(machine: Any, gpu: str, seed: int, draw_can
     assert found.passed, f"{problem} {point}\n{found}"
 
 
+@pytest.mark.end_to_end
 def test_published_configurations_are_points() -> None:
     """Tiles of FlashAttention-2 (its sources for sm_80) and of FlashAttention-3 (those for sm_90), forward.
 
@@ -54,6 +55,7 @@ def test_published_configurations_are_points() -> None:
         assert [p for p in space if (p["groups"], p["bn"], p["overlapped"]) == (*at, 1)], (d, at)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("groups", ["2 in turns", "3 in turns"])
 @pytest.mark.parametrize("overlapped", [0, 1])
 def test_warpgroups_in_turns_are_right(groups: str, overlapped: int) -> None:
@@ -66,6 +68,7 @@ def test_warpgroups_in_turns_are_right(groups: str, overlapped: int) -> None:
     assert found.passed, str(found)
 
 
+@pytest.mark.end_to_end
 def test_turns_are_simulated_and_predicted_no_slower() -> None:
     """Warpgroups that take turns hide what one of them waits for behind the products of the others."""
     space = tg.space(AttentionHopper, b=1, h=4, g=1, s=2048, t=2048, d=64, device="h100")

@@ -53,7 +53,7 @@ def checked(plan: type[Plan], seed: int, dims: dict[str, int], draw_candidate: A
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 def test_lengths_are_heeded_whatever_lies_behind_them(seed: int) -> None:
     """No keys, one, all but one and all; what is not there is NaN."""
     rng = np.random.default_rng(seed)

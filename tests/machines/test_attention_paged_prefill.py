@@ -25,7 +25,7 @@ SIZES = ((1, 1, 1, 1, 1, 1), (3, 2, 130, 129, 3, 7), (2, 1, 17, 17, 9, 5), (4, 1
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     b, g, s, longest, listed, pages = SIZES[seed % len(SIZES)]
@@ -40,6 +40,7 @@ def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     assert found.passed, f"{problem} {point}\n{found}"
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("page", [16, 256])
 def test_rows_that_no_sequence_has_are_not_seen(page: int) -> None:
     """All other rows of the pool are NaN."""

@@ -33,7 +33,7 @@ LENGTHS = ((0, 5), (65, 0), (1, 1), (17, 97), (97, 17), (64, 64), (0, 0), (65, 6
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize(("machine", "gpu"), MACHINES)
-@pytest.mark.sampled(48)
+@pytest.mark.sampled(96)
 def test_random_candidates_are_right(machine: Any, gpu: str, seed: int, draw_candidate: Any) -> None:
     b, g, s, t, longest = SIZES[seed % len(SIZES)]
     d, kind = int(np.random.default_rng(seed).choice([64, 64, 128, 256])), ("f16", "bf16")[seed % 2]
@@ -46,7 +46,7 @@ def test_random_candidates_are_right(machine: Any, gpu: str, seed: int, draw_can
     assert found.passed, f"{problem} {point}\n{found}"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("machine", "gpu"), MACHINES)
 def test_sequences_do_not_see_each_other(machine: Any, gpu: str, causal: bool) -> None:
@@ -97,7 +97,7 @@ def kernel_of(problem: Problem) -> Kernel:
     return kernel
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("edit", "causal"),
     [
@@ -119,6 +119,7 @@ def test_wrong_kernels_are_found_out(edit: Callable[[str], str], causal: bool) -
     assert not verify(wrong, AttentionVarlenAmpere, problem, orders=("late",), to_first_failure=True).passed
 
 
+@pytest.mark.end_to_end
 def test_what_cannot_be_is_refused() -> None:
     fits = "no sequence has more queries than all together; 200 (longest) <= 100 (s)"
     with pytest.raises(Exception, match=re.escape(fits)):
@@ -134,6 +135,7 @@ def test_what_cannot_be_is_refused() -> None:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("longest", [1024, 2048, 4096])
 @pytest.mark.parametrize("causal", [False, True])
 def test_rounds_are_predicted_for_sequences_of_even_lengths(longest: int, causal: bool) -> None:

@@ -38,7 +38,7 @@ def drawn(machine: Any, seed: int) -> Any:
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("machine", TYPES)
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 def test_random_candidates_are_right(machine: Any, seed: int, draw_candidate: Any) -> None:
     problem = drawn(machine, seed)
     space = build_space(machine, problem, device(DEVICES[seed // 4 % 4]))

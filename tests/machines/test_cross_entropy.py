@@ -30,6 +30,7 @@ def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     assert found.passed, f"{problem} {point}\n{found}"
 
 
+@pytest.mark.end_to_end
 def test_large_logits_and_those_that_are_minus_infinity_have_a_loss() -> None:
     x = np.full((4, 70), -np.inf, np.float32)
     x[0, 3], x[1, :], x[2, 69], x[2, 0], x[3, 5] = 1000, -1e30, 1e4, 1e4, -1e4

@@ -29,7 +29,7 @@ SIZES = ((1, 1), (3, 7), (17, 129), (5, 1000), (2, 4097), (9, 64), (70, 33))
 
 @pytest.mark.parametrize("seed", range(28))
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(60)
 def test_random_candidates_are_right(machine: Any, seed: int, draw_candidate: Any) -> None:
     m, n = SIZES[seed % len(SIZES)]
     rng, first = random.Random(seed), machine.tensor_declarations()[0].name
@@ -84,6 +84,7 @@ def test_references_are_the_slopes_of_what_goes_forward() -> None:
         assert np.allclose(found[name], slope(of, at, dy), atol=1e-5), name
 
 
+@pytest.mark.end_to_end
 def test_of_equals_the_first_comes_first() -> None:
     x = np.array([[3, 7, 7, -1, 3, 7], [0, 0, 0, 0, 0, 0]], np.float32)
     space = tg.space(TopK, m=2, n=6, k=5, device="a100")

@@ -40,7 +40,7 @@ def posed(m: int, n: int, k: int, order_a: str, order_b: str, kinds: dict[str, s
 
 
 @pytest.mark.parametrize("seed", range(48))
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 def test_random_candidates_are_right(seed: int) -> None:
     m, n, k = SIZES[seed % len(SIZES)]
     kind = ("f16", "bf16")[seed // 2 % 2]
@@ -119,6 +119,7 @@ WRONG: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_kernel_is_refused(name: str) -> None:
     _, kernel = small()

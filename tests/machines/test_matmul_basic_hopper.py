@@ -39,7 +39,7 @@ def posed(m: int, n: int, k: int, order_a: str, order_b: str, kinds: dict[str, s
 
 
 @pytest.mark.parametrize("seed", range(48))
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     m, n, k = SIZES[seed % len(SIZES)]
     kind = ("f16", "bf16")[seed // 2 % 2]

@@ -51,7 +51,7 @@ def posed(seed: int) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(96))
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     problem = posed(seed)
     space = build_space(MatmulBlackwell, problem, device("b200"))

@@ -94,6 +94,7 @@ def test_rules_about_tiles_of_rows_cost_nothing(seed: int) -> None:
     cost_nothing(problem, on)
 
 
+@pytest.mark.end_to_end
 def test_rows_are_shared_out_where_b_has_few_columns() -> None:
     """Fewer than two tiles of 32 columns for each SM."""
     cost_nothing(finished(64, 4096, 320, "col"), "h100")
@@ -149,6 +150,7 @@ def test_parts_of_every_width_are_fixed_up(product: str, warps: int, bn: int, sp
     assert found.passed, str(found)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("on", ["b200", "rtx-5090"])
 def test_gpus_without_wgmma_multiply_with_mma_sync(on: str) -> None:
     problem = MatmulSkinny.problem(m=1, n=200, k=264, majors={"b": "col"})

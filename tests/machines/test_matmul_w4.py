@@ -23,7 +23,7 @@ WEIGHTS = ("s4", "u4", "e2m1")
 
 
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     rng = random.Random(seed)
     sizes = {"m": rng.randint(1, 90), "n": rng.randint(1, 70), "k": rng.choice((2, 8, 32)) * rng.randint(1, 30)}
@@ -38,7 +38,7 @@ def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     assert found.passed, f"{problem} {point}\n{found}"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("zeroed", [False, True], ids=["scaled", "zero points"])
 @pytest.mark.parametrize("kind", WEIGHTS)
 @pytest.mark.parametrize("wide", ["f16", "bf16"])
@@ -61,6 +61,7 @@ def test_a_column_of_the_identity_is_what_the_weights_stand_for(kind: str, wide:
     np.testing.assert_array_equal(found.astype(np.float64), right.astype(np.float64))
 
 
+@pytest.mark.end_to_end
 def test_weights_stay_packed_until_they_are_fragments() -> None:
     """A kernel brings half a byte of weights for each, asks no lane for another's, and has no conflicts of banks."""
     space = tg.space(MatmulW4, m=256, n=256, k=256, group=128, device="a100")

@@ -249,6 +249,7 @@ def survivors(name: str, each: int, seed: int) -> tuple[Counter[tuple[str, str]]
     return tally, alive
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", ["axpby", pytest.param("simt", marks=pytest.mark.slow)])
 def test_edits_of_a_kernel_are_caught(name: str) -> None:
     _, alive = survivors(name, 1, 0)

@@ -27,7 +27,7 @@ OPTIONS: dict[type[Any], tuple[dict[str, Any], ...]] = {
 
 @pytest.mark.parametrize("seed", range(36))
 @pytest.mark.parametrize("machine", OPTIONS)
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(54)
 def test_random_candidates_are_right(machine: Any, seed: int, draw_candidate: Any) -> None:
     m, n = SIZES[seed % len(SIZES)]
     options = OPTIONS[machine][seed % len(OPTIONS[machine])]
@@ -67,7 +67,7 @@ def test_rows_of_a_million_elements_are_passed_over() -> None:
 WHOLE_CTAS = ((2, 64, 1, 4), (4, 128, 2, 1), (1, 32, 4, 2))  # warps, across, vector, step
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("ctas", [2, 4, 8])
 @pytest.mark.parametrize("reads", ["once", "three times"])
 @pytest.mark.parametrize("logarithm", [False, True])
@@ -107,6 +107,7 @@ def test_devices_without_clusters_refuse_them(machine: Any) -> None:
     assert {p["ctas"] for p in space.sample(20, 0)} == {1}
 
 
+@pytest.mark.end_to_end
 def test_few_long_rows_are_shared_by_ctas_where_there_are_clusters() -> None:
     space = tg.space(Softmax, m=128, n=131_072, device="h100")
     at = {"warps": 16, "across": 512, "vector": 4, "exchange": "pairs"}

@@ -48,7 +48,7 @@ def kernels_of(space: PlanSpace, point: Any) -> Kernels:
     return Kernels.of_plan(space.machine, space.problem, point, tuple(made))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("plan", "dims"), CASES)
 def test_candidates_of_plans_are_right_at_odd_sizes(plan: type[Plan], dims: dict[str, int]) -> None:
     space = space_of(plan, tuple(dims.items()))
@@ -190,6 +190,7 @@ def test_a_factored_search_finds_what_an_exhaustive_one_finds() -> None:
         assert factored.value == pytest.approx(every.value, rel=1e-9)
 
 
+@pytest.mark.end_to_end
 def test_strategies_walk_the_space_of_a_plan() -> None:
     space = space_of(RowSums, (("m", 4), ("n", 3000)))
     for strategy in ("random", "evolutionary", "annealing", "local"):
@@ -275,6 +276,7 @@ def emitted() -> PlanFinalist:
     return made
 
 
+@pytest.mark.end_to_end
 def test_a_plan_goes_through_the_doors_of_machines() -> None:
     made = emitted()
     assert made.point["chunk"] == 512

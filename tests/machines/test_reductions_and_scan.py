@@ -37,7 +37,7 @@ OPTIONS: dict[type[Any], tuple[dict[str, Any], ...]] = {
 
 @pytest.mark.parametrize("seed", range(42))
 @pytest.mark.parametrize("machine", OPTIONS)
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(42)
 def test_random_candidates_are_right(machine: Any, seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     m, n = SIZES[seed % len(SIZES)]
@@ -80,6 +80,7 @@ def test_a_plan_that_ships_is_called_by_name() -> None:
     assert family("tensor-reduction").machines == (TensorReduction,)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("machine", [RowScan, LongScan])
 @pytest.mark.parametrize("operation", ["sum", "max"])
 def test_whole_numbers_that_no_float_has_are_scanned_exactly(machine: Any, operation: str) -> None:

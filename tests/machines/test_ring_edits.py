@@ -218,6 +218,7 @@ def test_every_broken_ring_is_caught_at_every_depth(name: str, depth: int) -> No
     assert not alive(name, depth, 1)
 
 
+@pytest.mark.end_to_end
 def test_edits_are_of_every_kind() -> None:
     kinds = {kind for name, depth, _ in QUICK for kind, _ in edits(name, depth)}
     assert kinds == {

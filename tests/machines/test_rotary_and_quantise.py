@@ -66,6 +66,7 @@ def test_what_was_turned_is_turned_back(machine: Any) -> None:
     assert np.allclose(complex(*after), complex(*before) * np.exp(1j * angle[8, 3]))
 
 
+@pytest.mark.end_to_end
 def test_a_block_of_zeros_stays_zero_and_the_largest_of_a_block_is_the_largest_number() -> None:
     x = np.zeros((2, 40), np.float32)
     x[0, 3], x[0, 17], x[1, 39], x[1, 32] = -5.0, 1e-20, 1e30, -1e30
@@ -80,6 +81,7 @@ def test_a_block_of_zeros_stays_zero_and_the_largest_of_a_block_is_the_largest_n
         assert np.allclose(np.repeat(scales, 16, axis=1)[:, :40] * q, x, rtol=1e-6, atol=0)
 
 
+@pytest.mark.end_to_end
 def test_neighbours_are_loaded_and_stored_in_vectors() -> None:
     space = tg.space(RotaryNeighbours, m=64, h=8, t=64, half=64, device="a100", dtypes={"x": "f16"})
     kernel = tg.emit(space, vector=4, across=16)

@@ -37,6 +37,7 @@ CASES: dict[str, tuple[type[Machine], str, dict[str, Any]]] = {
 QUICK = ("convolution by TMA of one pixel",)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     "case", [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
 )

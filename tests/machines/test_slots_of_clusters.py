@@ -95,6 +95,7 @@ def test_threads_that_read_beside_wgmma_pass_a_proxy_fence_before_they_give_back
     assert loop.rindex("ld.shared") < loop.index("fence.proxy.async.shared::cta;") < loop.index("wgmma.wait_group")
 
 
+@pytest.mark.end_to_end
 def test_a_product_from_registers_keeps_the_release_of_the_cluster() -> None:
     """An a that wgmma cannot read passes through threads, and its slots are filled by other CTAs."""
     problem = MatmulHopper.problem(

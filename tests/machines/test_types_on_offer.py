@@ -16,6 +16,7 @@ QUICK = ("matvec", "matmul_simt")
 DRAWS = 120
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in SHIPPED])
 def test_every_type_on_offer_has_a_space(name: str) -> None:
     (machine,) = family(name).machines

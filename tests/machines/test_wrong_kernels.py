@@ -155,7 +155,7 @@ EDITS: dict[str, Edit] = {
 EDITED = [n for n in SHIPPED if n.startswith("matmul") or n in ("axpby", "bias_relu", "transpose")]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", EDITED)
 def test_unedited_kernels_are_right(name: str) -> None:
     found = subject(name).verified(subject(name).kernel.ptx)

@@ -170,6 +170,7 @@ def test_no_candidate_is_predicted_below_the_bound_of_its_region(space: MachineS
     assert tightest > 0.6
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     ("machine", "sizes", "name"),
     [

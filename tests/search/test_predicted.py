@@ -11,6 +11,7 @@ from tinygpu.search.predicted import PredictedTime
 from tinygpu.spaces.build import build_space
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("seed", [0, 1])
 def test_many_points_are_predicted_as_each_is_alone(seed: int) -> None:
     space = build_space(MatmulSimt, MatmulSimt.problem(m=100, n=200, k=300), device("rtx4090"))

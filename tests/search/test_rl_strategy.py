@@ -91,6 +91,7 @@ def test_the_first_proposals_are_near_the_optimum_on_a_device_that_was_held_out(
         assert result.value <= 1.05 * optimum(one, objective)
 
 
+@pytest.mark.end_to_end
 def test_rewards_are_logarithms_of_the_best_time_over_each(space: MachineSpace) -> None:
     taught = lesson_of(space, np.random.default_rng(0), 100)
     tree = taught.situation.tree

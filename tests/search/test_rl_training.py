@@ -226,6 +226,7 @@ def test_paths_lead_to_their_leaves_and_good_points_are_shown() -> None:
     assert np.all(forest.rewards[leaves] >= lessons[0].rewards.max() - 0.02)
 
 
+@pytest.mark.end_to_end
 def test_episodes_are_as_likely_as_the_policy_says() -> None:
     one = lesson(2, 12)
     forest = Forest([one])

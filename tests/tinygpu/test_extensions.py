@@ -231,6 +231,7 @@ def test_names_with_a_package_that_does_not_offer_them() -> None:
         assert extension("machines", "matmul", ["matmul"]) is None
 
 
+@pytest.mark.end_to_end
 def test_nothing_of_a_package_is_imported_before_it_is_asked_for() -> None:
     program = (
         "import sys; from tinygpu.api.machines import family; from tinygpu.devices import device; "

@@ -73,6 +73,7 @@ def clustered() -> Kernel:
     return build(space.program(point), problem, point, SolverCache()).kernel
 
 
+@pytest.mark.end_to_end
 def test_the_loop_in_clusters_holds_the_products_of_a_step_and_no_fence() -> None:
     nvdisasm, kernel = tools(), clustered()
     code = disassemble(find_ptxas().assemble(kernel.ptx, "sm_90a").cubin, nvdisasm)

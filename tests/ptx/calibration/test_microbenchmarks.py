@@ -169,6 +169,7 @@ def test_a_kernel_that_was_changed_is_noticed(name: str, there: str, instead: st
     assert any(complaint in c for c in complaints), complaints
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 def test_plans_fit_into_the_memory_of_every_device(first: int) -> None:
     for gpu in devices()[first::4]:

@@ -253,6 +253,7 @@ def test_votes_matches_reductions_and_shuffles(rng: np.random.Generator) -> None
             assert out[5, lane] == (odd + v[first] if t & 1 else 0)
 
 
+@pytest.mark.end_to_end
 def test_a_spin_lock_makes_progress_within_a_warp() -> None:
     counter = np.zeros(1, I32)
     run("control", "spin_lock", 3, 64, counter)

@@ -214,6 +214,7 @@ def test_a_guarded_call_is_made_by_its_lanes_only() -> None:
     assert (y == np.where(T < 10, T + 100, 7)).all()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("depth", [17, pytest.param(30, marks=pytest.mark.slow)])
 def test_too_many_copies_become_a_function(depth: int) -> None:
     """Functions that call the next one twice: 2^30 copies, or thirty frames."""

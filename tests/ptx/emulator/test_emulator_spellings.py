@@ -25,7 +25,7 @@ def refusal(text: str, target: str) -> str:
     return ""
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", FORM_CLASSES)
 def test_every_form_has_semantics_or_is_refused_by_name(name: str) -> None:
     for form in forms_of(name):

@@ -20,6 +20,7 @@ def check(seed: int) -> None:
     assert want.agrees(*found), f"seed {seed}, order {order}: {found}, not {want}\n{litmus}"
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (24, 48))])
 def test_races_and_advisories_are_those_of_the_memory_model(first: int) -> None:
     for seed in range(first, first + 24):

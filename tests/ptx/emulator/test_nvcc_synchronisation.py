@@ -114,6 +114,7 @@ def test_atomic_objects_of_every_order_and_scope() -> None:
     assert real[0] == 32.25
 
 
+@pytest.mark.end_to_end
 def test_a_latch_and_a_counting_semaphore() -> None:
     out = np.zeros(64, I32)
     run(FILE, "latch_and_semaphore", 1, 64, out)

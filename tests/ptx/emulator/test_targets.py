@@ -71,6 +71,7 @@ def differ(forms: list[Form], targets: int, spellings: int | None = None, seed: 
     return found
 
 
+@pytest.mark.end_to_end
 def test_targets_are_accepted_as_the_assembler_accepts_them() -> None:
     """A sample: of the forms that not every target has, one in four."""
     forms = [form for name in FORM_CLASSES for form in forms_of(name) if form.target != "sm_80"]

@@ -182,7 +182,7 @@ def test_embedding(fixture: Fixture, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(out, table[ids])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @cases("scatter_add")
 def test_scatter_with_atomics(fixture: Fixture, rng: np.random.Generator) -> None:
     kind = fixture.dtype("x")

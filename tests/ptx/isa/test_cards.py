@@ -15,6 +15,7 @@ from tinygpu.ptx.isa.memory import LdGlobal
 FOLDER = Path(__file__).parents[3] / "docs" / "instructions"
 
 
+@pytest.mark.end_to_end
 def test_the_committed_cards_are_what_the_code_says() -> None:
     assert differences(FOLDER) == []
 
@@ -53,6 +54,7 @@ def test_a_card_that_does_not_exist_is_refused_with_the_list() -> None:
         card("wmma.mma")
 
 
+@pytest.mark.end_to_end
 def test_check_names_every_page_that_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,7 @@ def instructions(program: Program) -> Iterator[Instruction]:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_copies_of_machines_on_clones_give_the_same_ptx(name: str) -> None:
     machine, copied = pair(name)
     for _, number, drawn_point, _ in [k for k in KERNELS if drawn.MACHINES[k[0]] is machine][:2]:

@@ -32,6 +32,7 @@ def emulated_as_meant(seed: int, style: str = "") -> None:
             assert np.array_equal(have, want), f"{what}: {drawn.text}, m={m}, n={n}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("seed", "style"), [*enumerate(STYLES, 20)])
 def test_a_drawn_reduction_is_what_numpy_makes(seed: int, style: str) -> None:
     emulated_as_meant(seed, style)

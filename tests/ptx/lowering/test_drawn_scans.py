@@ -31,6 +31,7 @@ def emulated_as_meant(seed: int, style: str = "") -> None:
         assert np.array_equal(made, drawn.wanted(x)), f"{what}: {drawn.text}, m={rows}, n={columns}"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("seed", "style"), [*enumerate((*STYLES, *OVER_THE_GRID, *OVER_A_CLUSTER), 20)])
 def test_a_drawn_scan_is_what_numpy_makes(seed: int, style: str) -> None:
     emulated_as_meant(seed, style)

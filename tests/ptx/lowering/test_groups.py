@@ -41,7 +41,7 @@ class Drawn:
 
 
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(60)
 def test_drawn_groups_are_right_and_their_rings_proved(seed: int) -> None:
     drawn = Drawn(seed)
     assert drawn.is_right(drawn.kernel()), f"{drawn.program}"

@@ -136,7 +136,7 @@ def kernels(machine: type[Machine], asked: str) -> tuple[str, ...]:
     return tuple(build(space.program(point), problem, point, cache).kernel.ptx for point in points)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("machine", "asked"), PROBLEMS, ids=lambda v: "" if isinstance(v, dict) else v.__name__)
 def test_a_loop_computes_nothing_that_stays_the_same(machine: type[Machine], asked: dict[str, Any]) -> None:
     seen = 0

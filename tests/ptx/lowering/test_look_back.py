@@ -49,6 +49,7 @@ def edited(ptx: str, pattern: str, by: str, which: int) -> str:
     return ptx[: it.start()] + it.expand(by) + ptx[it.end() :]
 
 
+@pytest.mark.end_to_end
 def test_the_kernel_itself_is_right() -> None:
     assert verify(kernel(), LongScan, PROBLEM).passed
 

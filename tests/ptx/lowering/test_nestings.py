@@ -78,12 +78,14 @@ def cases(quick: int, numbers: range) -> list[Any]:
     return [pytest.param(s, marks=pytest.mark.slow) if s >= numbers[0] + quick else s for s in numbers]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", [*cases(2, DRAWN[:200]), *cases(1, SIDE_BY_SIDE)])
 def test_blocks_nested_at_random_are_right(seed: int) -> None:
     """Rings in loops, in slots of others, beside other statements, and side by side in one loop."""
     assert ended(seed) == "right"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", [*cases(6, DRAWN[200:]), *cases(4, SIDE_BY_SIDE)])
 def test_what_is_nested_is_run_by_its_meanings_and_simulated(seed: int) -> None:
     what, space = drawn(seed, 4)

@@ -42,6 +42,7 @@ def machine(file: str, name: str) -> type[Machine]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("file", "name", "target", "dims", "says"), KERNELS, ids=[k[0] for k in KERNELS])
 def test_machines_on_own_instructions_are_searched_lowered_and_right(
     file: str, name: str, target: str, dims: dict[str, int], says: str

@@ -37,7 +37,7 @@ from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("machine", [*rare.MACHINES, *rings.MACHINES])
 def test_machines_are_right(machine: type[Machine]) -> None:
     """One candidate, in one order: all of them, in every order, where they are few, in the long run."""

@@ -348,6 +348,7 @@ def scaled(factor: Callable[[Any], Any]) -> type[Machine]:
     return made
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_can_be_written_is_right(name: str) -> None:
     make, dims = RIGHT[name]

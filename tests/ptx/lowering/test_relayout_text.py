@@ -106,6 +106,7 @@ def within_warps(rng: random.Random, shape: tuple[int, int], threads: int, count
     return out
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("seed", "count"), [(0, 4), pytest.param(1, 150, marks=pytest.mark.slow)])
 def test_random_holders_get_every_value_in_the_rounds_of_the_plan(seed: int, count: int) -> None:
     rng = random.Random(seed)

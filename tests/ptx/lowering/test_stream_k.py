@@ -107,12 +107,14 @@ def test_ctas_beyond_the_rounds_do_nothing() -> None:
     assert compare(trial, operands, "late").passed
 
 
+@pytest.mark.end_to_end
 def test_the_result_does_not_depend_on_who_comes_when() -> None:
     problem = MatmulHopper.problem(m=120, n=48, k=320)
     kernel = made(problem)
     assert len({run(kernel, problem, 13, seed=seed, inputs="random") for seed in range(3)}) == 1
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("order", ["late", pytest.param("early", marks=pytest.mark.slow)])
 def test_a_candidate_is_verified_with_shares_of_more_and_of_less_than_a_tile(order: Order) -> None:
     problem = MatmulHopper.problem(m=120, n=48, k=320, options={"with_bias": True, "activation": "gelu"})

@@ -63,7 +63,7 @@ def made(majors: tuple[str, str] = ("row", "col"), **point: int) -> tuple[Kernel
     return build(space.program(full), problem, full, SolverCache()).kernel, problem
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("majors", [("row", "col"), ("col", "row")])
 @pytest.mark.parametrize(("groups", "stages", "bk"), [(1, 1, 64), (2, 3, 128)])
 def test_an_operand_is_converted_on_its_way(majors: tuple[str, str], groups: int, stages: int, bk: int) -> None:

@@ -144,6 +144,7 @@ def test_sets_are_as_many_as_the_l2_forgets(tmp_path: Path) -> None:
     assert (tiny.mode, tiny.sets()) == ("rotate", 2)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("l2_bytes", [1 << 16, 1 << 24])
 def test_samples_give_the_time_of_a_launch(tmp_path: Path, l2_bytes: int) -> None:
     """Overwriting the L2 takes time of its own, which is not the kernel's."""

@@ -34,7 +34,7 @@ def certificate(name: str) -> Certificate:
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 def test_every_ring_between_roles_is_proved(name: str) -> None:
     found = certificate(name)
     assert found.rings
@@ -42,6 +42,7 @@ def test_every_ring_between_roles_is_proved(name: str) -> None:
     assert all(ring.asked and not ring.states for ring in found.rings)
 
 
+@pytest.mark.end_to_end
 def test_a_certificate_says_what_is_proved_for_what_and_what_is_assumed() -> None:
     """A slot that wgmma reads is given back a round later: with one stage its producer would wait for ever."""
     assert str(certificate("hopper, pingpong in clusters")).splitlines() == [
@@ -97,6 +98,7 @@ def test_what_bulk_copies_bring_and_take_away_is_right(warps: int) -> None:
     assert found.passed, str(found)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("groups", ["2 in turns", "3 in turns"])
 @pytest.mark.parametrize("overlapped", [0, 1])
 def test_roles_of_one_tile_take_turns_round_after_round_with_slots_in_their_hands(groups: str, overlapped: int) -> None:
@@ -144,6 +146,7 @@ def _fails(found: Certificate) -> bool:
     return not found.proved and bool(found.refuted) and all(ring.round is not None for ring in found.refuted)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", QUICK)
 def test_a_broken_hand_over_is_refuted_with_its_round(name: str) -> None:
     assert not unrefuted(name)
@@ -188,6 +191,7 @@ def test_a_refuted_ring_names_its_round_and_who_does_what() -> None:
     )
 
 
+@pytest.mark.end_to_end
 def test_breaks_are_of_every_kind() -> None:
     protocols = [structure(name) for name in STRUCTURES]
     assert {b.kind for p in protocols for b in (*breaks(p), *early_releases(p))} == {

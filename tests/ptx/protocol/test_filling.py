@@ -56,6 +56,7 @@ def is_proved(of: Family) -> bool:
         return False
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [COPIED, STORED, "parts of slots"])
 def test_lowering_writes_one_text_for_all_stages(name: str) -> None:
     """So that what is proved of one number of stages is said of the text that any other number has."""

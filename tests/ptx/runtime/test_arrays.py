@@ -62,6 +62,7 @@ def test_we_read_numpys_capsules(shape: list[int]) -> None:
     assert (found.device_type, found.device_id) == (dlpack.CPU, 0)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("consumed", [True, False])
 def test_a_capsule_keeps_its_owner_and_lets_go_of_it(consumed: bool) -> None:
     exporter = Exporter(np.arange(4.0, dtype=np.float32), (dlpack.CPU, 0), "f32")

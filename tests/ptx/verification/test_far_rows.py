@@ -55,6 +55,7 @@ def in_32_bits(ptx: str) -> str:
     return re.sub(r"mul\.lo\.s64 (%d\d+), (%d\d+), (%d\d+);", low, wide)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", TABLES)
 def test_offsets_of_rows_in_32_bits_are_refused_where_a_table_is_longer(name: str) -> None:
     machine, dims, one, rows, short, long = TABLES[name]

@@ -191,7 +191,7 @@ def trap_at(one: isa.Fma | isa.Add) -> Instruction:
     return planted(one, lambda text: stops.format(text=text))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(8))
 def test_the_tile_and_the_rounds_are_those_of_the_fault(seed: int) -> None:
     """One element is what the text stops at: warps that go on together, and roles whose warps lie apart."""

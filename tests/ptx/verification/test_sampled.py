@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ class LastIsOff(MatmulSimt):
         return c
 
 
+@pytest.mark.end_to_end
 def test_tiles_that_run_in_one_launch_are_judged_one_by_one() -> None:
     problem = MatmulSimt.problem(m=300, n=200, k=20)
     space = build_space(MatmulSimt, problem, device("a100"))

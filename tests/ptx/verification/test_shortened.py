@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,6 +123,7 @@ def test_what_a_machine_calls_illegal_or_a_kernel_was_not_made_for_is_not_shorte
     assert shortened(replace(kernel, facts=facts), AttentionAmpere, problem, other) is None
 
 
+@pytest.mark.end_to_end
 def test_an_offset_of_32_bits_along_a_loop_is_seen() -> None:
     """The rows of b, 2^20 elements apart, reach beyond what 32 bits count in its last rounds alone."""
     problem = MatmulSimt.problem(m=64, n=64, k=8192, majors={"b": "row"}, lds={"b": 1 << 20})

@@ -43,6 +43,7 @@ def operands(m: int, n: int, k: int, dtype: Any = np.float16, seed: int = 0) -> 
     return a, b
 
 
+@pytest.mark.end_to_end
 def test_the_first_call_is_the_one_of_the_readme(context: Context) -> None:
     rng = np.random.default_rng(0)
     x, z = rng.random(100, dtype=np.float32), rng.random(100, dtype=np.float32)
@@ -59,6 +60,7 @@ def test_one_kernel_serves_every_problem_that_keeps_what_it_relies_on(matmul: Co
         np.testing.assert_array_equal(matmul(a, b).astype(np.float32), a.astype(np.float32) @ b.astype(np.float32))
 
 
+@pytest.mark.end_to_end
 def test_arrays_on_the_gpu_and_with_gaps_are_taken(matmul: CompiledKernel, context: Context) -> None:
     a, b = operands(64, 64, 32)
     wide = np.zeros((64, 48), np.float16)

@@ -87,6 +87,7 @@ def test_a_machine_is_given_in_three_ways_and_a_problem_in_three() -> None:
     assert {str(w) for w in ways} == {str(SPACE)}
 
 
+@pytest.mark.end_to_end
 def test_a_problem_is_what_was_said() -> None:
     said = tg.space(
         "matmul_ampere", m=32, n=64, k=48, device="a100", dtypes={"a": "bf16"}, majors={"a": "col"}, lds={"a": 40},
@@ -241,6 +242,7 @@ def test_a_kernel_of_choice_is_right_and_prints() -> None:
     assert tg.verify(kernel).passed
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "n", "gap"), [("f32", 100, 0), ("f16", 33, 3), ("bf16", 1, 8)])
 def test_a_kernel_computes_what_the_reference_says_of_any_arrays(kind: str, n: int, gap: int) -> None:
     twice = elementwise("Twice", lambda x, a: a * x + x, inputs={"x": (kind, ("m", "n"))}, output=(kind, ("m", "n")),

@@ -35,6 +35,7 @@ def context() -> Context:
     return open_context(Driver(FakeCuda(memory_bytes=1 << 28)))
 
 
+@pytest.mark.end_to_end
 def test_a_plan_is_a_function_on_arrays(context: Context) -> None:
     """Every step in its order on one stream; other arrays have workspaces of their size."""
     x = np.random.default_rng(0).integers(-8, 9, (3, 1500)).astype(np.float32)
@@ -55,6 +56,7 @@ def test_a_plan_is_a_function_on_arrays(context: Context) -> None:
     )
 
 
+@pytest.mark.end_to_end
 def test_numbers_reach_the_steps_that_take_them(context: Context) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((17, 65), (65, 33)))
@@ -65,6 +67,7 @@ def test_numbers_reach_the_steps_that_take_them(context: Context) -> None:
         assert (kernel(a, b, scale=scale) == np.maximum(scale * (a @ b), 0)).all()
 
 
+@pytest.mark.end_to_end
 def test_sizes_that_the_candidate_is_not_for_are_refused(context: Context) -> None:
     """What a machine says of legal sizes holds for arrays that come later, too: of steps, of the plan, of machines."""
     x = np.random.default_rng(0).normal(size=(2, 100)).astype(np.float32)

@@ -186,7 +186,7 @@ def cases(seed: int) -> list[tuple[str, str]]:
     return [(what, str(rng.choice(list(COMMANDS)))) for what in PLANTED]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("what", "command"), cases(0))
 def test_a_mistake_is_told_with_file_and_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, command: str
@@ -203,7 +203,7 @@ def test_every_mistake_is_told_by_every_command(
     check_said(tmp_path, monkeypatch, what, command)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("what", PLANTED)
 def test_some_command_refuses_every_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     assert any(check_said(tmp_path, monkeypatch, what, command) for command in THOROUGH)

@@ -66,6 +66,7 @@ def test_predict_prints_units_roles_and_what_the_time_is_made_of() -> None:
         assert any(line.startswith(row) for line in lines), row
 
 
+@pytest.mark.end_to_end
 def test_json_says_the_same_as_a_call() -> None:
     said: dict[str, Any] = json.loads(tinygpu("predict", *MATMUL, *POINT, "--json"))
     point = {k: int(v) if v.isdigit() else v for k, _, v in (word.partition("=") for word in POINT)}

@@ -36,6 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.end_to_end
 def test_a_run_becomes_a_page(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     said = command("report", folder, "-o", out)

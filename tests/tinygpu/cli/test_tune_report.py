@@ -131,6 +131,7 @@ def test_a_machine_that_does_not_apply_takes_one_line(
     assert lines.count(f"left out: {failure}") == failed
 
 
+@pytest.mark.end_to_end
 def test_every_reason_is_there_for_those_who_ask() -> None:
     (hopper,) = family("matmul_hopper").machines
     space = build_space(hopper, Asked({"m": 64, "n": 64, "k": 64}).of(hopper), device("a100"))

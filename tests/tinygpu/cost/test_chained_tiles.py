@@ -69,6 +69,7 @@ DRAWN = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("name", ["a100", "h100"])
 @pytest.mark.parametrize(("warps", "vector", "step", "m", "n"), DRAWN)

@@ -53,6 +53,7 @@ def demand_of(space: MachineSpace, point: Any, **more: Any) -> Demand:
     return space.counts(index).demand({**space.environment, **axes}, more.pop("chip", space.device), **more)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("machine", "chip"), [(MatmulAmpere, "a100"), (MatmulHopper, "h100")])
 def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
     """Tiles, rounds, bytes and threads, in plain numbers; buffers by where they are placed.
@@ -115,6 +116,7 @@ def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
     assert {0, 1, 2} <= residents
 
 
+@pytest.mark.end_to_end
 def test_tensor_work_is_of_the_operands_type() -> None:
     sizes = {"m": 512, "n": 512, "k": 512}
     space = build_space(MatmulAmpere, MatmulAmpere.problem(**sizes, dtypes={"a": "s8"}), device("a100"))
@@ -278,6 +280,7 @@ def test_conflicts_are_added_to_a_round_where_they_are_asked_for() -> None:
     assert counts.value("threads", values_of(space, point)) == 32
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("machine", "chip", "sizes"),
     [
@@ -338,6 +341,7 @@ def test_useful_operations_of_two_products_are_those_of_their_elements(overlappe
     assert space.counts(index).useful(values_of(space, point)) == pytest.approx(wanted, rel=1e-6)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("chunk", [256, 8192])
 def test_useful_operations_of_rounds_that_data_decide_are_what_is_expected(chunk: int) -> None:
     """Lengths are drawn evenly from none to t keys: half of them, in the mean, however they are split."""

@@ -43,6 +43,7 @@ def test_one_slot_of_a_ring_is_late_where_products_go_on() -> None:
         assert float(demand.late) == pytest.approx(1 / point["stages"])
 
 
+@pytest.mark.end_to_end
 def test_products_of_warps_themselves_are_over_when_their_slot_is_given_back() -> None:
     assert all(float(demand.late) == 0 for _, demand in drawn(MatmulAmpere, "a100"))
     skinny = [(point, float(demand.late)) for point, demand in drawn(MatmulSkinny)]
@@ -50,6 +51,7 @@ def test_products_of_warps_themselves_are_over_when_their_slot_is_given_back() -
     assert {share for point, share in skinny if point["product"] == "wgmma"} - {0.0}
 
 
+@pytest.mark.end_to_end
 def test_a_ring_of_one_slot_has_none_that_is_late() -> None:
     """Where products overlap, both are over at the end of their round."""
     found = [(point, float(demand.late)) for point, demand in drawn(AttentionHopper)]

@@ -217,6 +217,7 @@ def test_a_machine_may_leave_l1_out() -> None:
     assert demand_of(space, point).total.sectors_read == listed(space, point)[0]
 
 
+@pytest.mark.end_to_end
 def test_pages_that_rounds_name_in_steps_are_counted() -> None:
     """The page of a tile is a quotient of parts and rounds in steps: (chunk * c + bn * i) // page."""
     i, c, bn, page = (symbol(name) for name in ("i", "c", "bn", "page"))

@@ -46,6 +46,7 @@ POINTS = (
 FEW = (POINTS[0], POINTS[2])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("at", POINTS, ids=str)
 @pytest.mark.parametrize("check", ["counts", "meter"])
 def test_counts_listing_and_the_emulator_agree(at: dict[str, Any], check: str) -> None:

@@ -79,6 +79,7 @@ def test_a_table_of_errors_is_whole(benchmarks: Any, tmp_path: Path, capsys: Any
     assert lines[-1] == error.SUSTAINED
 
 
+@pytest.mark.end_to_end
 def test_a_fit_finds_a_device_that_was_changed(benchmarks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times of a device with other figures: the fit leaves an error of a few percent at most, within its bounds."""
     error, calibrated = benchmarks("prediction_error"), benchmarks("prediction_calibrated")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tinygpu.cost.demand import Chain, Demand, Phase, Work
 from tinygpu.cost.predictor import UNITS, Prediction, predict
@@ -102,6 +103,7 @@ def said(number: int) -> str:
     return " ".join(f"{value:.9g}" for value in values)
 
 
+@pytest.mark.end_to_end
 def test_the_predictor_says_what_it_said() -> None:
     lines = FILE.read_text(encoding="utf-8").splitlines()
     assert lines[0] == " ".join([*PARTS, *UNITS])

@@ -90,6 +90,7 @@ def test_divisions_by_anything_are_read_as_the_same_expression(data: st.DataObje
         assert read(str(made)).same(made), str(made)
 
 
+@pytest.mark.end_to_end
 def test_no_message_holds_a_node_as_sympy_prints_it() -> None:
     """Sympy has its own words for // % == min max: only `Expr` and `written` print what an author writes."""
     rooms = [ROOT / room for room in ("tinygpu", "ptx", "search", "machines")]

@@ -94,6 +94,7 @@ def test_tiles_of_every_type_are_put_together_whoever_holds_them(seed: int, coun
             assert not steps.partings, "\n".join(map(str, steps.partings))
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("machine", [SHIPPED[3], SHIPPED[5]])
 def test_a_kernel_without_probes_is_the_probed_one_less_its_records(machine: type[Machine]) -> None:
     """Lowering with probes leaves nothing behind: the text before and after is the same, and the waits are in both."""

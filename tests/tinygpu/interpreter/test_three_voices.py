@@ -139,6 +139,7 @@ def test_all_three_agree_on_many_problems(machine: type[Machine]) -> None:
         assert check(machine, seed, 2, ("integers", "random"), emulates=True)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("machine", "on"), [(MatmulPingpong, "h100_sxm"), (MatmulTwoCta, "b200")])
 def test_programs_that_are_not_lowered_yet_run_too(machine: type[Machine], on: str) -> None:
     """Tensor memory, and products that two CTAs of a cluster make together."""

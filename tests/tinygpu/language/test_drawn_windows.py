@@ -185,6 +185,7 @@ def judged(seeds: Sequence[int]) -> None:
     assert found.count("") >= len(found) // 2  # and not for want of candidates
 
 
+@pytest.mark.end_to_end
 def test_drawn_windows_are_what_numpy_says() -> None:
     kinds = {(d.way, d.held, bool(d.merged)) for d in (draw(np.random.default_rng(seed)) for seed in EVERY_KIND)}
     assert len(kinds) == len(EVERY_KIND)

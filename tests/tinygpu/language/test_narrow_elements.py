@@ -289,6 +289,7 @@ def routed(vector: Any) -> Route:
     return Route(isa.LdGlobal(vector), isa.StShared(vector))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_elements_that_share_bytes_go_through_shared_memory_as_they_are(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -334,6 +335,7 @@ def test_what_shares_bytes_is_moved_in_whole_bytes() -> None:
     )
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("by_column", [False, True])
 def test_arrays_of_a_gpu_hold_two_elements_in_each_byte(by_column: bool) -> None:
     context = open_context(Driver(FakeCuda(memory_bytes=1 << 28)))

@@ -365,6 +365,7 @@ def test_a_group_is_one_kind_of_instruction() -> None:
     )
 
 
+@pytest.mark.end_to_end
 def test_a_chain_has_several_outputs_by_name() -> None:
     both = elementwise(
         "Both", lambda x, z: {"y": x * z, "top": maximum(x, z)},

@@ -153,6 +153,7 @@ def judge(conditions: tuple[Condition, ...]) -> Callable[[dict[str, int]], bool]
     return lambda point: bool(compute(point)[0])
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("kind", ["c to rows", *(pytest.param(k, marks=pytest.mark.slow) for k in SLOWER)])
 def test_a_way_is_legal_where_warps_and_threads_have_their_values(kind: str) -> None:
     """The conditions against the plan of every candidate whose partitions cover the tile once."""

@@ -60,6 +60,7 @@ def _blocks(tested: ast.AST, groups: dict[str, set[str]]) -> set[str]:
 WORDS = (ast.Attribute, ast.Name)
 
 
+@pytest.mark.end_to_end
 def test_no_test_names_several_classes_of_blocks() -> None:
     files = [file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py"))]
     texts = {str(file.relative_to(ROOT)): file.read_text() for file in files}

@@ -111,6 +111,7 @@ def unwrapped(body: tuple[n.Statement, ...]) -> tuple[n.Statement, ...]:
     return tuple(out)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_new_block_is_gone_through_by_everything(machine: type[Machine]) -> None:
     filled, traced, problem, point = drawn(machine, 5)

@@ -61,6 +61,7 @@ def test_every_shipped_structure_comes_back(number: int) -> None:
     assert loaded.threads.same(program.threads)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("drawn", [3, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("machine", PROBLEMS, ids=lambda m: m.__name__)
 def test_what_was_loaded_lowers_to_the_same_bytes(machine: type[Machine], drawn: int) -> None:

@@ -134,7 +134,7 @@ def test_a_script_asks_for_the_same_work_as_the_counts(index: int, seed: int) ->
     check_same_work(simulator(index), drawn(index, seed))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(40))
 def test_scripts_of_nested_blocks_ask_for_the_same_work_as_the_counts(seed: int) -> None:
     try:

@@ -52,6 +52,7 @@ def simulations(found: PlanPredicted) -> Mapping[str, Simulation]:
     return dict(zip(found.prediction.steps, found.simulations, strict=True))
 
 
+@pytest.mark.end_to_end
 def test_a_trace_of_a_plan_has_its_kernels_one_behind_the_other(found: PlanPredicted, folder: Path) -> None:
     trace = json.loads((folder / "t.json").read_text())
     steps = simulations(found)

@@ -167,6 +167,7 @@ def said(number: int) -> str:
     return f"{end}|{' '.join(questions)}"
 
 
+@pytest.mark.end_to_end
 def test_the_solver_takes_the_way_that_it_took() -> None:
     for number, line in zip(TILES, FILE.read_text(encoding="utf-8").splitlines(), strict=True):
         assert said(number) == line, f"tile {number}; to accept it: python tests/tinygpu/solver/test_effort.py"

@@ -78,6 +78,7 @@ def tiles_by_hand(space, m=4096, n=4096, k=12288, smem=101376):
     return total
 
 
+@pytest.mark.end_to_end
 def test_seven_billion_points_are_counted_exactly_and_drawn_from():
     space = large_space()
     assert space.raw_size == 7_046_430_720 > 10**9

@@ -31,6 +31,7 @@ def test_the_tier_that_looks_for_it_finds_and_names_what_is_planted(planted: Pla
     assert [name for name in planted.names if name not in said] == [], said
 
 
+@pytest.mark.end_to_end
 def test_a_constraint_is_named_where_dominance_hides_what_would_be_right(tmp_path: Path) -> None:
     """Wider tiles want wider vectors: with one parameter changed, all that is right is never the best."""
     (planted,) = [p for p in PLANTS if str(p) == "Softmax: a row need not fit"]
@@ -60,6 +61,7 @@ def test_there_are_enough_planted_machines_of_every_kind() -> None:
     assert len({str(p) for p in PLANTS}) == len(PLANTS)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", ["Softmax", "Staged"])
 def test_every_row_tries_something_when_there_is_no_time_at_all(name: str) -> None:
     report = run_check(right(name), seconds=0.0)
