@@ -37,6 +37,7 @@ ONLY = {
     "matmul_basic_blackwell": ("b200",), "matmul_blackwell": ("b200",),
     "matmul_blackwell_consumer": ("rtx5090",),
     "attention_blackwell": ("b200",),
+    "matmul_blackwell_consumer": ("rtx5090",),
 }  # fmt: skip
 SIZES = (64, 128, 192, 256, 512, 1000)
 # Machines whose programs have what the shipped machines' have not, in the quick suite.
