@@ -12,6 +12,7 @@ from tinygpu.ptx.cards.evidence import (
     ldmatrix,
     memory,
     mma,
+    mma_scaled,
     special,
     stmatrix,
     tcgen05_ld,
@@ -37,7 +38,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 @cache
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
-    products = (mma, wgmma, wgmma_registers, tcgen05_mma, tcgen05_mma_cells, tcgen05_ld, tcgen05_st)
+    products = (mma, mma_scaled, wgmma, wgmma_registers, tcgen05_mma, tcgen05_mma_cells, tcgen05_ld, tcgen05_st)
     modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt, unpack)
     return tuple(card for module in modules for card in module.cards())
 

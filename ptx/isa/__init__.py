@@ -28,6 +28,7 @@ from tinygpu.ptx.isa.exchange import Exchange
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
 from tinygpu.ptx.isa.memory import LdGlobal, LdGlobalReadOnly, LdShared, StGlobal, StShared
 from tinygpu.ptx.isa.mma import MmaSync
+from tinygpu.ptx.isa.mma_scaled import MmaScaled
 from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.stmatrix import StMatrix
@@ -66,6 +67,7 @@ __all__ = [
     "MaxNumber",
     "Min",
     "MinNumber",
+    "MmaScaled",
     "MmaSync",
     "Mul",
     "Neg",

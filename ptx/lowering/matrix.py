@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinygpu.language.instruction import MatrixLoad, MatrixStore
+from tinygpu.language.instruction import WORD_OF_SCALES, MatrixLoad, MatrixStore
 from tinygpu.language.memories import RMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.matrices import matrix_addresses
@@ -72,7 +72,22 @@ def multiply(context: Context, s: n.Multiply) -> None:
             d = _registers(c.registers[fragment * per_c : (fragment + 1) * per_c])
             x = _registers(a.registers[i * per_a : (i + 1) * per_a])
             y = _registers(b.registers[j * per_b : (j + 1) * per_b])
-            emit.line(written(s.instruction.statement, *kinds, d, x, y))
+            if not s.scales:
+                emit.line(written(s.instruction.statement, *kinds, d, x, y))
+                continue
+            (sx, first), (sy, _) = (_scales(context, s, side, number) for side, number in enumerate((i, j)))
+            emit.line(written(s.instruction.scaled, *kinds, d, x, y, sx, sy, first))
+
+
+def _scales(context: Context, s: n.Multiply, side: int, number: int) -> tuple[str, int]:
+    """The register with the scales of one of the fragments of a (side 0) or b, and which of its four come first."""
+    tile = s.scales[side]
+    first = context.number(s.blocks()[0])
+    if not isinstance(first, int):
+        raise LoweringError(f"{s.name} takes scales from {s.at} on, where no number is known before the launch")
+    words = int(tile.shape[1 - side]) // WORD_OF_SCALES
+    registers = context.registers_of(tile).registers
+    return str(registers[first // WORD_OF_SCALES + words * number]), first % WORD_OF_SCALES
 
 
 def _registers(registers: Sequence[Reg]) -> str:

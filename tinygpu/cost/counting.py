@@ -162,8 +162,7 @@ def count(program: Program, heuristics: tuple[str | Heuristic, ...] = HEURISTICS
     counter.run()
     named = counter.named()
     multiply = next((s for s in walk(program.body) if isinstance(s, n.Multiply)), None)
-    operand = multiply.a.dtype.name if multiply else ""
-    accumulator = multiply.accumulator.dtype.name if multiply else ""
+    operand, accumulator = multiply.instruction.rate(multiply.a.dtype, multiply.b.dtype) if multiply else ("", "")
     paths: dict[str, TensorPath] = {"wgmma group": "wgmma", "tcgen05 commit": "tcgen05"}
     path = paths.get(multiply.instruction.completion, "mma.sync") if multiply else "mma.sync"
     compute, expressions = compile_arrays(*named.values()), tuple(named.values())

@@ -137,9 +137,19 @@ class Computing:
         a, b, old = (reader(t) for t in (s.a, s.b, s.accumulator))
         put, meaning = self.result(s, s.accumulator), meaning_of(s.name, s.instruction)
         operand, kinds = s.instruction.operand, (s.a.dtype, s.b.dtype)
+        taken, scale = s.instruction.scales(*kinds), s.instruction.scale
+        scales, blocks = [reader(t) for t in s.scales], compile_scalars(*s.blocks())
+
+        def scaled(w: Worker, values: Array, axis: int) -> Array:
+            if taken is None:
+                return values
+            first, count = map(int, blocks(w.known))
+            numbers = scale(scales[axis](w)).take(range(first, first + count), axis=1 - axis)
+            return np.asarray(values * np.repeat(numbers, taken.block, axis=1 - axis))
 
         def act(w: Worker) -> None:
-            values = old(w).astype(np.float64), operand(a(w), kinds[0]), operand(b(w), kinds[1])
+            factors = [scaled(w, operand(get(w), kinds[i]), i) for i, get in enumerate((a, b))]
+            values = old(w).astype(np.float64), factors[0], factors[1]
             put(w, meaning(*values), *values)
 
         return act

@@ -36,7 +36,7 @@ from tinygpu.language.instruction.cells import CellLoad
 from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
 from tinygpu.language.instruction.group import Group
 from tinygpu.language.instruction.matrices import MatrixLoad, MatrixMove, MatrixStore
-from tinygpu.language.instruction.multiply import Fragment, MatrixMultiply
+from tinygpu.language.instruction.multiply import WORD_OF_SCALES, Fragment, MatrixMultiply, Scales
 from tinygpu.language.instruction.shuffle import LaneCombine, LaneRead, LaneShift, Shuffle, pairwise
 from tinygpu.language.instruction.tiling import Tiled, held_digits, tiled
 from tinygpu.language.instruction.transfer import Transfer
@@ -44,6 +44,7 @@ from tinygpu.language.instruction.transfer import Transfer
 __all__ = [
     "OLDEST_TARGET",
     "OPERANDS",
+    "WORD_OF_SCALES",
     "WRITTEN_FOR",
     "BulkTransfer",
     "CellLoad",
@@ -60,6 +61,7 @@ __all__ = [
     "MatrixMove",
     "MatrixMultiply",
     "MatrixStore",
+    "Scales",
     "Scope",
     "Shuffle",
     "Tiled",

@@ -20,6 +20,25 @@ Fragment: TypeAlias = Layout | None
 COMMIT = "tcgen05 commit"
 
 
+# Scales of one row that a thread holds side by side: a 32-bit register of them.
+WORD_OF_SCALES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """The scales that an instruction takes beside its factors, one for so many neighbours along k.
+
+    block  neighbours along k that share one
+    dtype  of the elements that hold them
+    a, b   (lane, value) -> row of a and block; block and column of b: a register of four of one row of an instruction
+    """
+
+    block: int
+    dtype: DType
+    a: Layout
+    b: Layout
+
+
 @dataclass(frozen=True, eq=False)
 class MatrixMultiply(Instruction):
     """c += a @ b on fragments or tiles: a is (m, k), b is (k, n), c is (m, n).
@@ -50,6 +69,18 @@ class MatrixMultiply(Instruction):
         """What it asks of operands that lie in memory: layouts, majors."""
         return ()
 
+    def scales(self, a: DType, b: DType) -> Scales | None:
+        """The scales of blocks that it takes for these operand types; None where it takes none."""
+        return None
+
+    def scale(self, values: Any) -> Any:
+        """The numbers that elements of scales stand for, in f64."""
+        raise NotImplementedError
+
+    def rate(self, a: DType, b: DType) -> tuple[str, str]:
+        """The types of factors and sums under which devices have its rate."""
+        return a.name, self.accumulator(a, b).name
+
     def target_rule_for(self, a: DType, b: DType) -> Constraint:
         """The devices that have it for these operand types."""
         return self.target_rule()
@@ -77,6 +108,15 @@ class MatrixMultiply(Instruction):
         across  whether a in SMEM is contiguous along m, and b in SMEM along n
         """
         return f"{self.text(a, b)} {d}, {x}, {y}, {d};"
+
+    def scaled(self, a: DType, b: DType, d: str, x: str, y: str, sx: str, sy: str, first: int) -> str:
+        """PTX of one instruction that takes scales, d += (x * scales of x) @ (y * scales of y).
+
+        d, x, y  as of `statement`
+        sx, sy   registers of four scales of x and of y
+        first    which of the four the first block has
+        """
+        raise NotImplementedError
 
     def issue(self, a: DType, b: DType, d: str, x: str, y: str, across: tuple[bool, bool], added: str) -> str:
         """PTX of one instruction into TMEM: d += x @ y, or d = x @ y.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Operand, expr
-from tinygpu.language.instruction.multiply import Fragment, MatrixMultiply
+from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.language.instruction.multiply import WORD_OF_SCALES, Fragment, MatrixMultiply
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
@@ -19,6 +19,7 @@ class Tiled:
     """A matrix instruction repeated over a tile by the warps of a role: the partitions of a, b and c.
 
     m, n, k  extents of one instruction
+    scales   of those of a and of b, where the instruction takes scales of blocks along k
     """
 
     m: int
@@ -27,12 +28,21 @@ class Tiled:
     a: Partition
     b: Partition
     c: Partition
+    scales: tuple[Partition, ...] = ()
 
 
 def tiled(
-    instruction: MatrixMultiply, a: DType, b: DType, shape: tuple[Operand, Operand], warps: tuple[Operand, Operand]
+    instruction: MatrixMultiply,
+    a: DType,
+    b: DType,
+    shape: tuple[Operand, Operand],
+    warps: tuple[Operand, Operand],
+    depth: Operand | None = None,
 ) -> Tiled:
-    """Partitions of one step of `instruction` over an m x n tile, `warps` = (along m, along n) the grid of warps."""
+    """Partitions of one step of `instruction` over an m x n tile, `warps` = (along m, along n) the grid of warps.
+
+    depth  elements along k whose scales a thread holds, where the instruction takes such
+    """
     m, n, k = instruction.shape(a, b)
     bm, bn = expr(shape[0]), expr(shape[1])
     wm, wn = expr(warps[0]), expr(warps[1])
@@ -62,7 +72,35 @@ def tiled(
         Partition((bm, expr(k)), a_held, conditions, threads),
         Partition((expr(k), bn), b_held, conditions, threads),
         Partition((bm, bn), c_held, conditions, threads),
+        () if depth is None else _scales(instruction, (a, b), (bm, bn), (wm, wn), expr(depth)),
     )
+
+
+def _scales(
+    instruction: MatrixMultiply, kinds: tuple[DType, DType], shape: tuple[Expr, Expr], warps: tuple[Expr, Expr],
+    depth: Expr,
+) -> tuple[Partition, ...]:
+    """Who holds what of the scales of so many elements along k: registers of four, along k first."""
+    taken = instruction.scales(*kinds)
+    if taken is None:
+        raise ValueError(f"{instruction.label} takes no scales of blocks; leave depth= out")
+    extents, blocks, held = instruction.shape(*kinds), depth // taken.block, []
+    whole = Condition(
+        f"{instruction.label} scales",
+        depth % (WORD_OF_SCALES * taken.block) == 0,
+        f"the scales of a row are registers of {WORD_OF_SCALES}, of {WORD_OF_SCALES * taken.block} elements along k",
+    )
+    for side, fragment in enumerate((taken.a, taken.b)):
+        lanes, word = fragment.modes
+        own = shape[side] // warps[side]
+        along: list[tuple[Leaf, Leaf | Step]] = [(warps[0], 0), (warps[1], 0)]
+        along[side] = (warps[side], own * E(side))
+        further = (blocks // WORD_OF_SCALES, WORD_OF_SCALES * E(1 - side))
+        repeat = (own // extents[side], extents[side] * E(side))
+        layout = Layout.of([*lanes.steps, *along], [*word.steps, further, repeat])
+        rows = (shape[0], blocks) if side == 0 else (blocks, shape[1])
+        held.append(Partition(rows, layout, (whole,), 32 * warps[0] * warps[1]))
+    return tuple(held)
 
 
 Digits: TypeAlias = tuple[tuple[Leaf, Leaf | Step], ...]

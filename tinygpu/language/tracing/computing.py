@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import Expr, Operand
+from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.instruction import (
     Elementwise,
     MatrixMultiply,
@@ -130,10 +130,22 @@ class Computing(OperandChecks):
         return found
 
     @verb("p.multiply")
-    def multiply(self, instruction: MatrixMultiply, accumulator: Tile, a: Tile, b: Tile) -> Token | None:
-        """accumulator += a @ b, on fragments in registers or on tiles where the instruction takes them."""
+    def multiply(
+        self,
+        instruction: MatrixMultiply,
+        accumulator: Tile,
+        a: Tile,
+        b: Tile,
+        scales: tuple[Tile, Tile] | None = None,
+        at: Operand = 0,
+    ) -> Token | None:
+        """accumulator += a @ b, on fragments in registers or on tiles where the instruction takes them.
+
+        scales  of blocks of the rows of a and of the columns of b along k, held as p.tiled(..., depth=...) says
+        at      how far along k of what the scales are of a and b begin, in elements
+        """
         name = self._instruction(instruction, (MatrixMultiply,), "multiply")
-        for operand in (a, b):
+        for operand in (a, b, *(scales or ())):
             self._use(operand)
         self._written(accumulator)
         try:
@@ -161,12 +173,13 @@ class Computing(OperandChecks):
         self.constraints.append(instruction.target_rule_for(a.dtype, b.dtype))
         self.constraints.extend(instruction.operand_rules(a, b))
         self._fragments_fit(name, instruction, (a, b, accumulator))
+        self._scales_fit(name, instruction, (a, b), scales, expr(at))
         if instruction.places != (RMEM, RMEM, RMEM):
             self._whole_instructions(instruction, a, b, accumulator)
         if instruction.scope == "warpgroup":
             self._by_warpgroups(name, instruction, a, b, accumulator)
         token = self._token(accumulator, instruction.completion)
-        self.emit(n.Multiply(name, instruction, a, b, accumulator, token))
+        self.emit(n.Multiply(name, instruction, a, b, accumulator, token, scales or (), expr(at)))
         return token
 
     @verb("p.tiled")
@@ -177,11 +190,16 @@ class Computing(OperandChecks):
         b: str | DType,
         shape: tuple[Operand, Operand],
         warps: tuple[Operand, Operand],
+        depth: Operand | None = None,
     ) -> Tiled:
-        """Partitions of a, b and c when the warps repeat a matrix instruction over an m x n tile."""
+        """Partitions of a, b and c when the warps repeat a matrix instruction over an m x n tile.
+
+        depth  elements along k of which a thread holds scales, where the instruction takes such: `.scales` is then the
+               partitions of those of a, (m, blocks), and of b, (blocks, n)
+        """
         self._instruction(instruction, (MatrixMultiply,), "tiled")
-        made = tiled(instruction, dtype(a), dtype(b), shape, warps)
-        self.require(made.c.conditions)
+        made = tiled(instruction, dtype(a), dtype(b), shape, warps, depth)
+        self.require((*made.c.conditions, *(c for who in made.scales[:1] for c in who.conditions)))
         return made
 
 

@@ -20,6 +20,7 @@ from tinygpu.language.instruction.base import or_of
 from tinygpu.language.matrix_fragments import holds_every_element_once
 from tinygpu.language.memories import RMEM, TMEM, Memory
 from tinygpu.language.partition import Condition, Partition
+from tinygpu.language.register_windows import is_multiple
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.language.tracing.block_checks import BlockChecks
@@ -272,6 +273,46 @@ class OperandChecks(BlockChecks):
             )
             if not (alike and _repeat(by_values[len(values_of) :], one, along)):
                 raise self.fail(f"{here} %{tile.name} is held otherwise; take its partition from p.tiled")
+
+    def _scales_fit(
+        self, name: str, instruction: MatrixMultiply, factors: tuple[Tile, Tile], scales: tuple[Tile, Tile] | None,
+        at: Expr,
+    ) -> None:
+        """Scales of blocks are given where the instruction takes them, in its type, for whole blocks along k."""
+        taken = instruction.scales(*(f.dtype for f in factors))
+        here = f"{name} ({instruction})"
+        if (taken is None) is not (scales is None):
+            if taken is None:
+                raise self.fail(f"{here} takes no scales; leave scales= out")
+            raise self.fail(
+                f"{here} takes scales, one for {taken.block} neighbours along k; give scales=(of a, of b), in registers"
+            )
+        if taken is None or scales is None:
+            return
+        k = factors[0].shape[1]
+        for side, (tile, factor) in enumerate(zip(scales, factors, strict=True)):
+            if tile.memory is not RMEM or tile.dtype != taken.dtype:
+                has = f"{tile.name} has {tile.dtype} in {tile.memory}"
+                raise self.fail(f"{here} takes scales of {taken.dtype} in registers, and {has}")
+            if not tile.shape[side].same(factor.shape[side]):
+                raise self.fail(f"{here} has {extents_of(factor)} of {factor.name}, and scales {extents_of(tile)}")
+            fragment = (taken.a, taken.b)[side]
+            who = tile.partition
+            have = (who.threads.steps, who.values.steps) if who is not None else ((), ())
+            pairs = zip(have, (mode.steps for mode in fragment.modes), strict=True)
+            if any(Layout.of(held[: len(want)])[0] != Layout.of(want)[0] for held, want in pairs):
+                raise self.fail(f"{here} has scales in %{tile.name} that are held otherwise; take .scales of p.tiled")
+            last = at.substitute({index: trips - 1 for index, trips in self.unrolled.items()})
+            within = last + k <= tile.shape[1 - side] * taken.block
+            sentence = f"%{tile.name} has the scales of all that is multiplied"
+            self.require((Condition(f"{name} scales of {'ab'[side]}", within, sentence),))
+        if launched := sorted(at.symbols - self.unrolled.keys() - {p.name for p in self.machine.params()}):
+            raise self.fail(
+                f"{here} takes scales from {at} on, and which registers hold them has to be known before the launch; "
+                f"{launched[0]} is not: let p.unroll give it"
+            )
+        if not is_multiple(at, k):
+            raise self.fail(f"{here} takes scales from {at} on; that is a multiple of the extent along k, {k}")
 
     def _by_warpgroups(self, name: str, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
         """Operands in SMEM lie as descriptors say; warpgroups divide the rows, and each begins at a whole width."""

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr
+from tinygpu.expressions import Expr, expr
 from tinygpu.language.instruction import Elementwise, MatrixMultiply
 from tinygpu.language.operators import Alone
 from tinygpu.language.roles import Token
 from tinygpu.language.tile import Tile
 from tinygpu.program.nodes.carried_out import Asynchronous, ByInstruction
 from tinygpu.program.statement import Statement
+
+NOWHERE = expr(0)  # along k of scales that there are none of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +130,11 @@ class Apply(ByInstruction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Multiply(ByInstruction, Asynchronous):
-    """accumulator += a @ b by a matrix instruction; asynchronous ones yield a token."""
+    """accumulator += a @ b by a matrix instruction; asynchronous ones yield a token.
+
+    scales  of blocks along k of the rows of a and of the columns of b, where the instruction takes them
+    at      how far along k a and b begin in what the scales are of, in elements
+    """
 
     name: str
     instruction: MatrixMultiply
@@ -136,14 +142,23 @@ class Multiply(ByInstruction, Asynchronous):
     b: Tile
     accumulator: Tile
     token: Token | None = None
+    scales: tuple[Tile, ...] = ()
+    at: Expr = NOWHERE
 
     @property
     def reads(self) -> tuple[Tile, ...]:
-        return (self.a, self.b, self.accumulator)
+        return (self.a, self.b, *self.scales, self.accumulator)
+
+    def blocks(self) -> tuple[Expr, Expr]:
+        """The first block along k whose scales are taken, and how many blocks there are."""
+        taken = self.instruction.scales(self.a.dtype, self.b.dtype)
+        block = taken.block if taken is not None else 1
+        return self.at // block, self.a.shape[1] // block
 
     @property
     def writes(self) -> tuple[Tile, ...]:
         return (self.accumulator,)
 
     def headline(self, turns: frozenset[str]) -> str:
-        return f"{self.leaves}{self.accumulator} += {self.name} {self.a}, {self.b}"
+        scaled = f", scaled by {', '.join(map(str, self.scales))} from {self.at}" if self.scales else ""
+        return f"{self.leaves}{self.accumulator} += {self.name} {self.a}, {self.b}{scaled}"
