@@ -59,7 +59,7 @@ def _sections(card: Card) -> Iterator[str]:
     yield "## Illegal twins"
     yield "Each differs from a legal kernel in one thing, and its judge refuses it."
     for twin in card.twins:
-        yield from _twin(twin)
+        yield from shown_twin(twin)
 
 
 def _maps(specimen: Specimen) -> str:
@@ -128,7 +128,8 @@ def _domain(card: Card) -> str:
     return lines[0] + "\n\n" + "\n".join(lines[1:])
 
 
-def _twin(twin: Twin) -> Iterator[str]:
+def shown_twin(twin: Twin) -> Iterator[str]:
+    """A twin: its rule as a heading, what differs, and what the judge says."""
     yield f"### {twin.rule}"
     if twin.device:
         yield f"The same kernel, assembled for {twin.device}."

@@ -20,7 +20,7 @@ from tinygpu.ptx.emulator.state.residents import Residents
 AccessKind = Literal["ld", "st", "mma", "cp", "cp.4x256b", "shift", "dealloc"]
 TENSOR_CORE: tuple[AccessKind, ...] = ("mma", "cp", "cp.4x256b", "shift")
 # Pairs that one thread's tensor core work keeps in order; mma after mma only with equal accumulator and shape.
-_PIPELINED: frozenset[tuple[AccessKind, AccessKind]] = frozenset(
+IN_ORDER: frozenset[tuple[AccessKind, AccessKind]] = frozenset(
     {
         ("mma", "mma"), ("cp", "mma"), ("cp.4x256b", "mma"), ("shift", "mma"), ("shift", "cp.4x256b"),
         ("mma", "shift"),
@@ -202,7 +202,7 @@ class TensorOrder:
         if not (new.on_tensor_core and old.on_tensor_core):
             return False
         pair = (old.kind, new.kind)
-        ordered = pair in _PIPELINED and (pair != ("mma", "mma") or old.shape == new.shape)
+        ordered = pair in IN_ORDER and (pair != ("mma", "mma") or old.shape == new.shape)
         if old.thread == new.thread:
             return ordered
         if not ordered:

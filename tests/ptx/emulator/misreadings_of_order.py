@@ -16,8 +16,8 @@ Misread = Callable[[Patch], None]
 
 
 def unordered(first: str, second: str) -> Misread:
-    pairs = frozenset(tensor_order._PIPELINED - {(first, second)})
-    return lambda patch: patch.setattr(tensor_order, "_PIPELINED", pairs)
+    pairs = frozenset(tensor_order.IN_ORDER - {(first, second)})
+    return lambda patch: patch.setattr(tensor_order, "IN_ORDER", pairs)
 
 
 def at_once(patch: Patch) -> None:

@@ -61,7 +61,7 @@ def facts() -> set[str]:
         *(f"layout: {name}" for name in get_args(LayoutId)),
         *(f"{verb}: {shape}{how}" for verb in ("ld", "st") for shape in ACCESS_SHAPES for how in packed),
         *(f"cp: {name}" for name in COPY_SHAPES),
-        *(f"order: {first} then {second}" for first, second in tensor_order._PIPELINED),
+        *(f"order: {first} then {second}" for first, second in tensor_order.IN_ORDER),
     }
 
 

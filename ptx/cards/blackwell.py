@@ -1,0 +1,400 @@
+"""Blackwell by hand, docs/blackwell.md: python -m tinygpu.ptx.cards.blackwell [--check] [FILE].
+
+Its pictures are drawn from layouts, its rules, examples and illegal twins are those that the judges judge, and its
+tables of readings are those that witnesses judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from tinygpu.layouts.draw import holder_picture
+from tinygpu.layouts.layout import Layout
+from tinygpu.ptx.cards.collect import card
+from tinygpu.ptx.cards.evidence import blackwell_kernels as kernels
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, BEFORE
+from tinygpu.ptx.cards.page import shown_twin
+from tinygpu.ptx.cards.readings import READINGS, UNJUDGED, counted, table
+from tinygpu.ptx.cards.specimen import Card, Specimen, Twin, markdown_table
+from tinygpu.ptx.emulator.state.tensor_order import IN_ORDER
+from tinygpu.ptx.emulator.units.swizzles import SWIZZLES
+from tinygpu.ptx.emulator.units.tcgen05_descriptors import KINDS, MmaForm, legal_m, legal_n
+from tinygpu.ptx.emulator.units.tensor_memory_maps import COPY_SHAPES
+from tinygpu.ptx.isa import tcgen05_ld
+
+FILE = Path("docs/blackwell.md")
+
+# (row, column of D) -> lane and column, for one CTA and N = 64 (PTX ISA, "Data Path Layout Organization").
+ACCUMULATORS = {
+    "A": ("M = 256, of a pair", Layout.parse("(128,64):(1@lane,1@column)")),
+    "B": ("M = 128, of a pair", Layout.parse("(64,(32,2)):(1@lane,(1@column,64@lane))")),
+    "C": ("M = 128, of a pair, sparse", Layout.parse("((16,4),64):((1@lane,32@lane),1@column)")),
+    "D": ("M = 128", Layout.parse("(128,64):(1@lane,1@column)")),
+    "E": ("M = 64 of .ws", Layout.parse("(64,(32,2)):(1@lane,(1@column,64@lane))")),
+    "F": ("M = 64", Layout.parse("((16,4),64):((1@lane,32@lane),1@column)")),
+    "G": ("M = 32 of .ws", Layout.parse("(32,(16,4)):(1@lane,(1@column,32@lane))")),
+}
+# Fields of the instruction descriptor: name as the emulator calls it, lowest and highest bit, unit.
+PLAIN_FIELDS = (
+    ("sparsity_selector", 0, 1, 1), ("sparse", 2, 2, 1), ("saturate", 3, 3, 1), ("d_type", 4, 5, 1),
+    ("a_type", 7, 9, 1), ("b_type", 10, 12, 1), ("negate_a", 13, 13, 1), ("negate_b", 14, 14, 1),
+    ("a_mn_major", 15, 15, 1), ("b_mn_major", 16, 16, 1), ("n", 17, 22, 8), ("m", 24, 28, 16), ("max_shift", 30, 31, 1),
+)  # fmt: skip
+SCALED_FIELDS = (
+    ("sparse", 2, 2, 1), ("sfb_id", 4, 5, 1), ("a_type", 7, 9, 1), ("b_type", 10, 12, 1), ("negate_a", 13, 13, 1),
+    ("negate_b", 14, 14, 1), ("a_mn_major", 15, 15, 1), ("b_mn_major", 16, 16, 1), ("n", 17, 22, 8),
+    ("scale_type", 23, 23, 1), ("m", 27, 28, 128), ("sfa_id", 29, 30, 1),
+)  # fmt: skip
+_WIDE = {"32x32b": 4, "16x64b": 2, "16x128b": 1, "16x256b": 1}
+
+
+def page() -> str:
+    """The page, as Markdown."""
+    return "\n\n".join(_sections()) + "\n"
+
+
+def _sections() -> Iterator[str]:
+    yield "# Blackwell by hand"
+    yield (
+        "For who writes a kernel for sm_100a or sm_103a with tensor memory: instruction by instruction what it does, "
+        "what lands where, the rules with who judges each, the smallest kernel around it and its illegal twin. "
+        "`python -m tinygpu.ptx.cards.blackwell` writes this page from the data that cards, lowering and emulator "
+        "use; a test compares it, assembles and runs every kernel and has every twin refused."
+    )
+    yield (
+        "**What this page is worth.** Nothing here was run on a chip. The *assembler* knows spellings and no contents "
+        "of descriptors. The *emulator* judges the rest, and it was written from the same manual as the lowering: an "
+        "error in both would prove itself. So each thing that it reads has *witnesses*, kernels of other compilers "
+        "(`CuTe`: nvcc with CUTLASS's headers; `Triton`) of sources in `tests/ptx/emulator`, whose result is wrong, or "
+        "which are refused, when the emulator reads it otherwise. They show that others understand it so, too. "
+        f"{counted()} What is {UNJUDGED} rests on the manual alone. A right kernel can show that a wait suffices, "
+        "never that it is needed."
+    )
+    yield from _memory()
+    yield from _allocation()
+    yield from _registers()
+    yield from _descriptors()
+    yield from _products()
+    yield from _scales()
+    yield from _copies()
+    yield from _completion()
+    yield from _pairs()
+    yield from _tma()
+    yield "## What is left out"
+    yield (
+        "Sparse kinds (`.sp`), `tcgen05.ld.red` and K = 96 of sm_103a: no machine uses them. `.ws`, `.ashift`, "
+        "collector buffers and the mask of lanes are emulated, and nobody judges them: see the operands above."
+    )
+
+
+def _memory() -> Iterator[str]:
+    yield "## Tensor memory"
+    yield (
+        "128 lanes x 512 columns of 32 bits for each SM. An address has the lane in bits 31:16 and the column in bits "
+        "15:0, so lanes are 0x10000 apart. A warp reaches the lanes of its place in the warpgroup only:"
+    )
+    yield _text(
+        f"lanes {32 * q:3} to {32 * q + 31:3} | warps with w % 4 = {q} | add {32 * q << 16:#010x}" for q in range(4)
+    )
+    yield _readings("address")
+
+
+def _allocation() -> Iterator[str]:
+    yield "## tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit"
+    yield (
+        "One warp, all 32 lanes together, asks for columns (all 128 lanes of them); it waits while another CTA of the "
+        "SM has them. The address comes to shared memory, so a barrier stands between it and who reads it. The same "
+        "warp frees them. Of the columns: 32, 64, 128, 256 or 512, and never more than the allocation before."
+    )
+    yield _readings("allocation")
+    yield from _kernel(kernels.GOOD)
+    yield from _twins(kernels.ALLOCATION_TWINS)
+
+
+def _registers() -> Iterator[str]:
+    yield "## tcgen05.st and tcgen05.ld"
+    yield (
+        "A warp moves cells of its lanes from or to registers; `.xN` goes on along the columns. A cell of a picture "
+        "says which register V of which thread T lies there; rows are lanes, columns columns, from the address on. "
+        "Sixteen-lane shapes begin at the quarter's first lane or 16 further. All of them, packed ones too, are in "
+        "[fragments](fragments.md). `.32x32b` gives each thread its row; `.16x256b` gives the fragment of `mma.sync`."
+    )
+    for shape in tcgen05_ld.SHAPES:
+        drawn = shape.repeated(_WIDE[shape.name]).project({"lane": 0, "column": 1})
+        extents = drawn.along(0).cosize, drawn.along(1).cosize
+        yield f"`.{shape.name}.x{_WIDE[shape.name]}`, the first eight lanes:"
+        yield f"```text\n{holder_picture(drawn, extents, (8, 8))}\n```"
+    yield (
+        "`.16x32bx2` has two windows of columns: lanes 0 to 15 of the warp's threads the first, 16 to 31 the one that "
+        "the immediate says further. `.pack::16b` puts the low halves of two neighbouring columns into one register."
+    )
+    yield _readings("ld", "st")
+    yield from _carded(card("tcgen05.st"))
+    yield from _carded(card("tcgen05.ld"), kernel=False)
+    yield from _twins(kernels.STORE_TWINS)
+
+
+def _descriptors() -> Iterator[str]:
+    yield "## The matrix descriptor"
+    yield (
+        "64 bits that say where an operand lies in shared memory. Offsets and addresses are in units of 16 bytes. "
+        "Along k the address alone moves on: 32 bytes of each row are an instruction's, whatever the type."
+    )
+    bits = [
+        ("13:0", "start address / 16"), ("29:16", "leading offset / 16"), ("45:32", "stride offset / 16"),
+        ("48:46", "0b001"), ("51:49", "base offset"), ("52", "leading offset is an address (sm_103a)"),
+        ("63:61", "swizzle: 0 none, 1 128B with 32-byte atoms, 2 128B, 4 64B, 6 32B"),
+    ]  # fmt: skip
+    yield markdown_table(("bits", "field"), bits)
+    yield "Where 16-byte chunks lie under a swizzle: line l of 128 bytes, and in it the chunk that was number c."
+    for name in ("32B", "64B", "128B", "128B_ATOM_32B"):
+        yield f"`{name}`:"
+        yield _text(_swizzle(name))
+    yield _readings("matrix descriptor", "swizzle")
+    yield "## The instruction descriptor"
+    yield "32 bits. Of the kinds without block scales:"
+    yield markdown_table(("bits", "field", "unit"), _fields(PLAIN_FIELDS))
+    yield "Of `mxf8f6f4`, `mxf4` and `mxf4nvf4`:"
+    yield markdown_table(("bits", "field", "unit"), _fields(SCALED_FIELDS))
+    yield "All other bits are 0. The assembler does not look into it: a descriptor of M = 96 assembles."
+    yield _readings("instruction descriptor")
+
+
+def _products() -> Iterator[str]:
+    yield "## tcgen05.mma"
+    yield (
+        "One thread multiplies for the whole CTA: D (+)= A B, A in shared or in tensor memory, B in shared memory, D "
+        "in tensor memory. It returns at once. The predicate says whether D is added to. A dense instruction takes 32 "
+        "bytes of k of each row."
+    )
+    rows = []
+    for kind in KINDS.values():
+        block = next(iter(kind.blocks), "") if kind.scaled else ""
+        one, two = (MmaForm(kind.name, group, block=block) for group in (1, 2))
+        types = ", ".join(kind.types.values())
+        rows.append(
+            (f"`{kind.name}`", types, ", ".join(kind.d_types), kind.k, _listed(legal_m(one)), _listed(legal_n(one)),
+             _listed(legal_m(two)), _listed(legal_n(two)))
+        )  # fmt: skip
+    yield markdown_table(("kind", "a, b", "d", "K", "M", "N", "M of a pair", "N of a pair"), rows)
+    yield _readings("depth", "type", "sums")
+    yield "### Where D lies"
+    yield "For N = 64. Each line is 16 lanes; r are rows of the CTA's part of D, c its columns, and . is not touched."
+    for name, (of, layout) in ACCUMULATORS.items():
+        yield f"Layout {name}: {of}, `{layout}`"
+        yield _text(_places(layout))
+    yield _readings("layout")
+    yield "### Its other operands"
+    yield _readings("operand")
+    yield "### A in tensor memory"
+    yield (
+        "Row r of A lies in the lane of row r of D, k-major: 8 columns are an instruction's. 16-bit elements lie two "
+        "to a cell, 8-bit ones four, the first along k in the low bits."
+    )
+    yield _readings("operand in tensor memory", "operand in shared memory")
+    yield from _carded(card("tcgen05.mma"))
+
+
+def _scales() -> Iterator[str]:
+    yield "## Block scales"
+    yield (
+        "`mxf8f6f4`, `mxf4` and `mxf4nvf4` multiply a scale factor, a byte, to each 32 or 16 elements of k of A and B. "
+        "They lie in tensor memory: those of 32 rows in 32 lanes, the next 32 rows in the next column, four along k in "
+        "a cell, and the same in each quarter of the lanes. `tcgen05.cp.32x128b.warpx4` puts them there."
+    )
+    picture = [
+        "lane l, column c, byte j:  scale j of row 32 c + l      (l = 0 to 31)",
+        "lanes 32 to 63, 64 to 95, 96 to 127: the same again",
+        "in shared memory, 128 rows x 4 scales = 512 bytes: scale j of row m at 16 (m % 32) + 4 (m / 32) + j",
+    ]
+    yield _text(picture)
+    yield _readings("scales")
+
+
+def _copies() -> Iterator[str]:
+    yield "## tcgen05.cp"
+    yield "One thread copies rows from shared memory, as a matrix descriptor says (k-major), to lanes."
+    rows = []
+    for name, shape in COPY_SHAPES.items():
+        firsts = "; ".join(", ".join(str(lane) for lane in lanes[:3]) + ", ..." for lanes in shape.lanes)
+        rows.append((f"`.{name}`", shape.rows, shape.row_bytes, shape.columns, firsts))
+    yield markdown_table(("shape", "rows", "bytes of each", "columns", "lanes of rows 0, 1, 2, of each copy"), rows)
+    yield _readings("cp")
+    yield from _kernel(kernels.COPY)
+    yield from _twins(kernels.COPY_TWINS)
+    yield "## tcgen05.shift"
+    yield (
+        "One thread moves 32 bytes (8 columns) of each of 32 lanes to the lane below: lane l gets what lane l + 1 had, "
+        "and the last one keeps its own."
+    )
+    yield _readings("shift")
+    yield from _kernel(kernels.SHIFT)
+    yield from _twins(kernels.SHIFT_TWINS)
+
+
+def _completion() -> Iterator[str]:
+    yield "## tcgen05.commit, tcgen05.wait and tcgen05.fence: what is complete when"
+    yield "In the order in which one thread issues them, without any wait:"
+    yield markdown_table(("first", "then"), sorted(IN_ORDER))
+    yield "Two products are so only with the same accumulator and the same shape. Everything else needs one of these:"
+    before, after = BEFORE.rstrip(";"), AFTER.rstrip(";")
+    rows = [
+        ("mma, cp, shift", "ld, st, or another thread", f"tcgen05.commit, wait for its mbarrier, {after}"),
+        ("ld", "whoever writes the cells, or frees them", f"tcgen05.wait::ld, {before}, a barrier, {after}"),
+        ("st", "mma or ld", "tcgen05.wait::st, and as above where it is another thread"),
+        ("st.shared", "mma or cp that reads it", f"fence.proxy.async by who wrote, a barrier, {after}"),
+        ("TMA", "mma or cp that reads it", "wait for the mbarrier of the load"),
+        ("mma that reads shared memory", "TMA over it", "tcgen05.commit on the mbarrier that the producer waits for"),
+    ]
+    yield markdown_table(("first", "then", "between them"), rows)
+    yield _readings("order", "completion")
+    product = card("tcgen05.mma")
+    yield "The kernel is that of [tcgen05.mma](instructions/tcgen05.mma.md); its twins:"
+    yield from _twins(t for t in product.twins if t.rule.split()[-1] in ("completion", "slot", "fence"))
+
+
+def _pairs() -> Iterator[str]:
+    yield "## Pairs of CTAs: cta_group::2"
+    yield (
+        "The CTAs of ranks 2 i and 2 i + 1 of a cluster multiply together. Each has its half of the rows of A and half "
+        "of the columns of B in its shared memory, at the same offsets, and its rows of D in the same columns of its "
+        "tensor memory (layouts A and B above). One thread of the even CTA issues products, copies and commits for "
+        "both; alloc and dealloc are executed by one warp of each. All tcgen05 instructions of a kernel have the same "
+        "`.cta_group`. A commit with `.multicast::cluster` and the mask of both CTAs tells both."
+    )
+    yield _readings("pair")
+
+
+def _tma() -> Iterator[str]:
+    yield "## TMA in its Blackwell forms"
+    yield (
+        "Tiles come and go as on Hopper: [load](instructions/cp.async.bulk.tensor.load.md) and "
+        "[store](instructions/cp.async.bulk.tensor.store.md). New are a destination `.shared::cta`; `.cta_group::2`, "
+        "with which a load may signal the mbarrier of the other CTA of the pair, so that one thread waits for the "
+        "tiles of both; and `tile::gather4` and `tile::scatter4`, which move four rows of a matrix that are named one "
+        "by one: boxes of one row, five coordinates (the column, then the rows). In shared memory they follow each "
+        "other:"
+    )
+    yield _text(["16 f16 of row y0 | 16 f16 of row y1 | 16 f16 of row y2 | 16 f16 of row y3      (box 16 x 1)"])
+    yield _readings("TMA")
+    yield from _kernel(kernels.GATHER)
+    yield from _twins(kernels.GATHER_TWINS)
+    yield "## Cluster launch control"
+    yield (
+        "A running cluster takes over the work of one that has not started. The answer, 16 bytes, comes to shared "
+        "memory and to an mbarrier like a load; `query_cancel` says whether there was one, and which CTA is its first. "
+        "After a no, nobody asks again."
+    )
+    yield _readings("launch control")
+    yield from _kernel(kernels.ASK)
+    yield from _twins(kernels.ASK_TWINS)
+
+
+# ---- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "```text\n" + "\n".join(lines) + "\n```"
+
+
+def _readings(*groups: str) -> str:
+    return table(tuple(r for r in READINGS if r.group in groups))
+
+
+def _kernel(specimen: Specimen) -> Iterator[str]:
+    yield "### The smallest kernel"
+    maps = "".join(f" Tensor map {m}." for m in specimen.maps)
+    yield f"It assembles for {specimen.architecture}, and runs in the emulator.{maps}"
+    yield f"```ptx\n{specimen.ptx}```"
+
+
+def _twins(twins: Iterable[Twin]) -> Iterator[str]:
+    for twin in twins:
+        heading, *rest = shown_twin(twin)
+        yield heading.replace("### ", "### Illegal twin: ", 1)
+        yield from rest
+
+
+def _carded(shown: Card, kernel: bool = True) -> Iterator[str]:
+    """The rules of a card, its kernel, and the first of its illegal twins that the emulator judges."""
+    rows = [(r.name, r.sentence, r.judge) for r in shown.rules]
+    rows += [(g.name, g.sentence, g.judge) for g in shown.guarantees]
+    yield f"The rules, from [the card of {shown.name}](instructions/{shown.name}.md), which has a twin for each:"
+    yield markdown_table(("rule", "what must hold", "judge"), rows)
+    if kernel:
+        yield from _kernel(shown.example)
+        yield from _twins([next(t for t in shown.twins if t.judge == "emulator")])
+
+
+def _fields(fields: Sequence[tuple[str, int, int, int]]) -> Iterator[tuple[str, str, str]]:
+    for name, low, high, unit in fields:
+        yield f"{high}:{low}" if high > low else f"{low}", f"`{name}`", f"in units of {unit}" if unit > 1 else ""
+
+
+def _swizzle(name: str) -> Iterator[str]:
+    """Which chunk of its line lies at each place, for all lines until the pattern repeats."""
+    swizzle = SWIZZLES[name]
+    for line in range(swizzle.line_mask + 1):
+        places = swizzle.apply(128 * line + 16 * np.arange(8, dtype=np.int64))
+        yield f"line {line} | " + " ".join(str(int(p) % 128 // 16) for p in places)
+
+
+def _places(layout: Layout) -> Iterator[str]:
+    """Bands of 16 lanes: which rows and columns of D they hold in each 16 columns of tensor memory."""
+    rows, columns = layout[0].size, layout[1].size
+    lanes, cells = layout.along("lane"), layout.along("column")
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for r in range(rows):
+        for c in range(columns):
+            found.setdefault((lanes(r, c) // 16, cells(r, c) // 16), []).append((r, c))
+    width = max(column for _, column in found) + 1
+    yield f"{'columns':>16} | " + " | ".join(f"{f'{16 * w} to {16 * w + 15}':<23}" for w in range(width)).rstrip()
+    for band in range(8):
+        texts = []
+        for w in range(width):
+            held = found.get((band, w))
+            texts.append(f"{_span('r', [r for r, _ in held])} {_span('c', [c for _, c in held])}" if held else ".")
+        yield f"{f'lanes {16 * band} to {16 * band + 15}':>16} | " + " | ".join(f"{x:<23}" for x in texts).rstrip()
+
+
+def _span(letter: str, values: list[int]) -> str:
+    return f"{letter} {min(values)} to {max(values)}"
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    """8 to 256 by 8, or the values where they are few."""
+    if len(values) <= 4:
+        return ", ".join(map(str, values))
+    step = values[-1] - values[-2]
+    even = all(b - a == step for a, b in pairwise(values))
+    if even:
+        return f"{values[0]} to {values[-1]} by {step}"
+    return f"{', '.join(map(str, values[:4]))}, then to {values[-1]} by {step}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes or checks the page; 0 where all is well, 1 where --check finds a difference."""
+    parser = argparse.ArgumentParser(prog="python -m tinygpu.ptx.cards.blackwell", description="Write the page.")
+    parser.add_argument("file", nargs="?", type=Path, default=FILE, help=f"where the page is ({FILE})")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page differs")
+    options = parser.parse_args(arguments)
+    file: Path = options.file
+    if not options.check:
+        file.write_text(page(), encoding="utf-8")
+        print(f"{file}: {counted()}")
+        return 0
+    if file.is_file() and file.read_text(encoding="utf-8") == page():
+        return 0
+    wrong = "is not what the instructions say" if file.is_file() else "is missing"
+    print(f"{file} {wrong}; run python -m tinygpu.ptx.cards.blackwell {file}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
