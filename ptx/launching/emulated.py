@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator import DeviceBuffer, SparseBuffer, TensorMap
+from tinygpu.language.problem import Problem
+from tinygpu.ptx.emulator import DeviceBuffer, Order, PreparedKernel, Report, SparseBuffer, TensorMap, emulate
 from tinygpu.ptx.emulator.state.buffers import memory_bytes
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.launch import Launch, Map
 
 Buffer: TypeAlias = DeviceBuffer | SparseBuffer
@@ -20,6 +23,45 @@ _ELEMENTS = {
     "f16": "f16", "bf16": "bf16", "f32": "f32", "tf32": "f32", "f64": "f64", "s32": "s32", "u32": "u32", "s8": "u8",
     "u8": "u8", "e4m3": "u8", "e5m2": "u8",
 }  # fmt: skip
+
+
+def emulate_launch(
+    kernel: Kernel,
+    code: PreparedKernel | str,
+    problem: Problem,
+    grid: tuple[int, int, int] | int,
+    buffers: Mapping[str, Buffer],
+    scalars: Mapping[str, Any],
+    *,
+    order: Order = "late",
+    seed: int = 0,
+    check: bool = True,
+    ctas: Iterable[int] | None = None,
+    together: int | None = None,
+) -> Report:
+    """Emulates one launch of a kernel for a problem; raises EmulationFault.
+
+    code     the kernel's text, or what was prepared of it
+    buffers  of its tensors and workspaces, by name
+    scalars  by name
+
+    All else is as `tinygpu.ptx.emulator.emulate` has it.
+    """
+    launch = launch_of(kernel, problem)
+    return emulate(
+        code,
+        grid=grid,
+        block=(kernel.threads, 1, 1),
+        cluster=kernel.cluster,
+        args=emulated_arguments(launch, buffers, scalars),
+        variables=emulated_banks(launch, buffers),
+        dynamic_smem=kernel.smem_bytes,
+        order=order,
+        seed=seed,
+        check=check,
+        ctas=ctas,
+        together=together,
+    )
 
 
 def emulated_arguments(launch: Launch, buffers: Mapping[str, Buffer], scalars: Mapping[str, Any]) -> list[Any]:

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.language.tensors import extent_of
-from tinygpu.ptx.emulator import EmulationFault, PreparedKernel, emulate
-from tinygpu.ptx.launching.emulated import Buffer, emulated_arguments, emulated_banks
+from tinygpu.ptx.emulator import EmulationFault, PreparedKernel
+from tinygpu.ptx.launching.emulated import Buffer, emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.verification.backed import Backed, Window, joined
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.derived import legality
@@ -123,18 +122,8 @@ def far_check(
     grid = kernel.grid(far.problem, ctas)
     buffers: dict[str, Buffer] = {**buffers_of(operands), **workspaces(kernel, far.problem, grid[0])}
     buffers |= {name: b.buffer() for name, b in backed.items()}
-    launch = launch_of(kernel, far.problem)
     try:
-        emulate(
-            code,
-            grid=grid,
-            block=(kernel.threads, 1, 1),
-            cluster=kernel.cluster,
-            args=emulated_arguments(launch, buffers, trial.scalars),
-            variables=emulated_banks(launch, buffers),
-            dynamic_smem=kernel.smem_bytes,
-            seed=seed,
-        )
+        emulate_launch(kernel, code, far.problem, grid, buffers, trial.scalars, seed=seed)
     except EmulationFault as fault:
         told = _in_words(fault)
         said = str(told) if lines is None else lines.fault(told)

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator import DeviceBuffer, Order, PreparedKernel, Report, emulate
-from tinygpu.ptx.launching.emulated import emulated_arguments, emulated_banks
+from tinygpu.ptx.emulator import DeviceBuffer, Order, PreparedKernel, Report
+from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernels import Kernels, Stage
-from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.verification.inputs import host_tensors, workspaces
 from tinygpu.ptx.verification.operands import HostTensor, host_tensor
 
@@ -70,19 +69,9 @@ def run_stage(
     kernel, problem = stage.kernel, stage.problem
     grid = kernel.grid(problem)
     spaces = workspaces(kernel, problem, grid[0])
-    launch = launch_of(kernel, problem)
-    buffers = stage.own(memory.buffers)
-    report = emulate(
-        code,
-        grid=grid,
-        block=(kernel.threads, 1, 1),
-        cluster=kernel.cluster,
-        args=emulated_arguments(launch, {**buffers, **spaces}, {own: scalars[n] for own, n in stage.scalars.items()}),
-        variables=emulated_banks(launch, buffers) if kernel.banks else {},
-        dynamic_smem=kernel.smem_bytes,
-        seed=seed,
-        order=order,
-    )
+    own = {name: scalars[n] for name, n in stage.scalars.items()}
+    buffers = {**stage.own(memory.buffers), **spaces}
+    report = emulate_launch(kernel, code, problem, grid, buffers, own, order=order, seed=seed)
     return Left(report, spaces)
 
 

@@ -14,7 +14,7 @@ from tinygpu.language.declared import Declared
 from tinygpu.language.inputs import input_distributions
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx.emulator import DeviceBuffer
-from tinygpu.ptx.launching.emulated import emulated_arguments, emulated_banks
+from tinygpu.ptx.launching.emulated import emulated_arguments
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.elements import element
@@ -260,11 +260,6 @@ def arguments(
     buffers = buffers_of(operands)
     spaces = workspaces(kernel, problem, kernel.grid(problem)[0]) if spaces is None else spaces
     return emulated_arguments(launch_of(kernel, problem), {**buffers, **spaces}, scalars)
-
-
-def banks(kernel: Kernel, problem: Problem, operands: dict[str, HostTensor]) -> dict[str, NDArray[np.uint8]]:
-    """What a launch writes into variables of the module beforehand: tensors that lie in constant space."""
-    return emulated_banks(launch_of(kernel, problem), buffers_of(operands)) if kernel.banks else {}
 
 
 def buffers_of(operands: dict[str, HostTensor]) -> dict[str, DeviceBuffer]:

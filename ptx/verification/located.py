@@ -16,11 +16,12 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.program.placement import Swizzles
 from tinygpu.program.program import Program
-from tinygpu.ptx.emulator import EmulationFault, Order, PreparedKernel, emulate, prepare
+from tinygpu.ptx.emulator import EmulationFault, Order, PreparedKernel, prepare
+from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.lower import probed
 from tinygpu.ptx.lowering.probe import PROBES, VECTOR, WORD_BYTES, Spot, spots
-from tinygpu.ptx.verification.inputs import arguments, banks, workspaces
+from tinygpu.ptx.verification.inputs import buffers_of, workspaces
 from tinygpu.ptx.verification.lockstep import Lockstep
 from tinygpu.ptx.verification.probe_log import recorded
 from tinygpu.ptx.verification.trial import Trial, rounding_of
@@ -89,11 +90,9 @@ def follow(
     spaces = workspaces(kernel, problem, made.grid[0])
     fault = ""
     try:
-        emulate(
-            made.code, grid=made.grid, block=(kernel.threads, 1, 1), cluster=kernel.cluster,
-            args=arguments(kernel, problem, operands, dict(trial.scalars), spaces),
-            variables=banks(kernel, problem, operands), dynamic_smem=kernel.smem_bytes,
-            seed=seed, order=order, check=False, together=math.prod(kernel.clusters) if alone else None,
+        emulate_launch(
+            kernel, made.code, problem, made.grid, {**buffers_of(operands), **spaces}, trial.scalars,
+            order=order, seed=seed, check=False, together=math.prod(kernel.clusters) if alone else None,
         )  # fmt: skip
     except EmulationFault as found:
         fault = str(found)

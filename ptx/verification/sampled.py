@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from tinygpu.cost.locality import raster
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
-from tinygpu.ptx.emulator import EmulationFault, PreparedKernel, emulate
-from tinygpu.ptx.launching.emulated import Buffer, emulated_arguments, emulated_banks
+from tinygpu.ptx.emulator import EmulationFault, PreparedKernel
+from tinygpu.ptx.launching.emulated import Buffer, emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.verification.backed import Backed, Spans, Window, joined, shape_of
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.inputs import workspaces
@@ -203,19 +202,9 @@ def sampled_checks(
     total = chosen[0].total
     buffers: dict[str, Buffer] = {name: b.buffer() for name, b in backed.items()}
     buffers.update(workspaces(kernel, problem, total))
-    launch = launch_of(kernel, problem)
     try:
-        emulate(
-            code,
-            grid=total,
-            block=(kernel.threads, 1, 1),
-            cluster=kernel.cluster,
-            args=emulated_arguments(launch, buffers, trial.scalars),
-            variables=emulated_banks(launch, buffers),
-            dynamic_smem=kernel.smem_bytes,
-            seed=seed,
-            ctas=[cta for one in chosen for cta in one.ctas],
-        )
+        ctas = [cta for one in chosen for cta in one.ctas]
+        emulate_launch(kernel, code, problem, total, buffers, trial.scalars, seed=seed, ctas=ctas)
     except EmulationFault as fault:
         if fault.kind == OUTSIDE and (small is None or _reads_beyond(kernel, code, machine, small, seed)):
             return []

@@ -28,13 +28,13 @@ from tinygpu.ptx.emulator import (
     PtxSyntaxError,
     Report,
     UnsupportedInstruction,
-    emulate,
     prepare,
 )
+from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.comparison import Check, compare
 from tinygpu.ptx.verification.far_rows import far_check, far_rows
-from tinygpu.ptx.verification.inputs import Inputs, arguments, banks, workspaces
+from tinygpu.ptx.verification.inputs import Inputs, buffers_of, workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.plan import Run, plan
 from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, why_not_run
@@ -263,18 +263,10 @@ def _run(
     grid = kernel.grid(problem, run.ctas)
     spaces = workspaces(kernel, problem, grid[0])
     try:
-        report = emulate(
-            code,
-            grid=grid,
-            block=(kernel.threads, 1, 1),
-            cluster=kernel.cluster,
-            args=arguments(kernel, problem, operands, dict(trial.scalars), spaces),
-            variables=banks(kernel, problem, operands),
-            dynamic_smem=kernel.smem_bytes,
-            seed=seed,
-            order=run.order,
-            together=math.prod(kernel.clusters) if run.alone else None,
-        )
+        report = emulate_launch(
+            kernel, code, problem, grid, {**buffers_of(operands), **spaces}, trial.scalars,
+            order=run.order, seed=seed, together=math.prod(kernel.clusters) if run.alone else None,
+        )  # fmt: skip
     except EmulationFault as fault:
         said = str(fault) if lines is None else lines.fault(fault)
         return Check(run.inputs, run.order, float("nan"), 0.0, 0, 0, said, run.where), None

@@ -17,9 +17,9 @@ from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.norm import RmsNorm
 from tinygpu.machines.softmax import Softmax
 from tinygpu.ptx import isa
-from tinygpu.ptx.emulator import emulate
+from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import arguments, make_inputs, workspaces
+from tinygpu.ptx.verification.inputs import buffers_of, make_inputs, workspaces
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 
@@ -61,10 +61,7 @@ def test_counted_conversions_are_those_that_are_emulated(
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     operands, scalars = make_inputs(machine, problem, "random", 0)
     grid = kernel.grid(problem)
-    report = emulate(
-        kernel.ptx, grid=grid, block=(kernel.threads, 1, 1), cluster=kernel.cluster, check=False,
-        args=arguments(kernel, problem, operands, scalars, workspaces(kernel, problem, grid[0])),
-        dynamic_smem=kernel.smem_bytes,
-    )  # fmt: skip
+    buffers = {**buffers_of(operands), **workspaces(kernel, problem, grid[0])}
+    report = emulate_launch(kernel, kernel.ptx, problem, grid, buffers, scalars, check=False)
     emulated = sum(c.executed for line, c in report.lines.items() if CONVERSION.search(report.line_texts[line]))
     assert counted == emulated > 0
