@@ -3,11 +3,13 @@
 Three kinds of warps go on beside each other: one brings tiles of a and b, for all CTAs of a cluster at once; one thread
 has them multiplied into a ring of tensor memory; a warpgroup takes the sums of a tile, a piece of its columns at a
 time, through the epilogue and out. A CTA takes tile after tile, and with two slots of sums it multiplies the next tile
-while it stores the one before. The sums of a row lie in one lane, so a thread has a whole row of a piece: stored from
-its registers it would touch a sector of every row, so pieces pass through shared memory, from where TMA stores rows.
+while it stores the one before. Two CTAs may multiply as a pair: each has 128 rows, and brings half of b for both, so
+that a tile of b passes through L2 and is read in shared memory half as often.
 
-Searched are the tile, the depth of the rings, clusters that share what they bring, the order of tiles, the piece, the
-swizzles, and whether results pass through shared memory.
+The sums of a row lie in one lane, so a thread has a whole row of a piece: stored from its registers it would touch a
+sector of every row, so pieces pass through shared memory, from where TMA stores rows. Searched are the tile, pairs, the
+depth of the rings, clusters that share what they bring, the order of tiles, the piece, the swizzles, and whether
+results pass through shared memory.
 """
 
 from __future__ import annotations
@@ -35,33 +37,38 @@ class MatmulBlackwell(Epilogue):
     swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
     vc = Param(1, 2, 4, 8)  # neighbours that one thread stores at once
 
-    tma, mma, ld, put = isa.TmaLoad(), isa.Tcgen05Mma(bn), isa.Tcgen05Ld(), isa.TmaStore()
-    store = Choice("staged", "direct")
+    ctas, store = Choice("one", "pairs"), Choice("staged", "direct")
+
+    tma, ld, put = isa.TmaLoad(), isa.Tcgen05Ld(), isa.TmaStore()
+    mma, mma_pair = isa.Tcgen05Mma(bn), isa.Tcgen05MmaPair(bn)
     st_stage, st_row = isa.StShared(vc), isa.StGlobal(vc)
     ld_bias, ld_residual = isa.LdGlobal(1), isa.LdGlobal(1)
 
     def program(self, p: Tracer) -> None:
         bm, bn, bk, piece, depth = 128, self.bn, self.bk, self.piece, 256 // self.a.dtype.bits
+        pairs = self.ctas == "pairs"
+        mma, part = (self.mma_pair, bn // 2) if pairs else (self.mma, bn)
         a_stage = p.smem(self.a.dtype, (bm, bk), contiguous=self.a.contiguous, swizzle=self.swizzle)
-        b_stage = p.smem(self.b.dtype, (bk, bn), contiguous=self.b.contiguous, swizzle=self.swizzle)
-        c_tile = p.buffer(TMEM, self.mma.accumulator(self.a.dtype, self.b.dtype), (bm, bn))
+        b_stage = p.smem(self.b.dtype, (bk, part), contiguous=self.b.contiguous, swizzle=self.swizzle)
+        c_tile = p.buffer(TMEM, mma.accumulator(self.a.dtype, self.b.dtype), (bm, bn))
         rows = blocked((bm, piece), threads=bm, vector=self.vc, across=1, name="c")
         with (
             p.grid(
-                (self.m, bm), (self.n, bn), raster=self.raster, cluster=(self.cluster_m, self.cluster_n),
+                (self.n, bn), (self.m, bm), raster=self.raster, cluster=(self.cluster_n, self.cluster_m),
                 persistent=True,
-            ) as (i, j),
+            ) as (j, i),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
             p.pipeline("sums", self.tiles, c=c_tile) as sums,
             ExitStack() as around,
         ):
             with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.produce() as s:
-                p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=1)
-                p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)), s.b, multicast=0)
+                p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=0)
+                mine = j + p.rank(1) % 2 * part if pairs else j
+                p.copy(self.tma, self.b.tile(kk, mine, shape=(bk, part)), s.b, multicast=None if pairs else 1)
             with p.role("multiplier", warps=1, first=1), sums.produce() as t:
                 p.clear(t.c)
                 with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=depth) as kt:
-                    p.multiply(self.mma, t.c, s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, bn)))
+                    p.multiply(mma, t.c, s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, part)))
             out = None
             if self.store == "staged":
                 out = around.enter_context(

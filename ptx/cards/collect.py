@@ -18,6 +18,7 @@ from tinygpu.ptx.cards.evidence import (
     tcgen05_ld,
     tcgen05_mma,
     tcgen05_mma_cells,
+    tcgen05_mma_pair,
     tcgen05_st,
     tma,
     unpack,
@@ -38,7 +39,8 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 @cache
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
-    products = (mma, mma_scaled, wgmma, wgmma_registers, tcgen05_mma, tcgen05_mma_cells, tcgen05_ld, tcgen05_st)
+    tensor_memory = (tcgen05_mma, tcgen05_mma_pair, tcgen05_mma_cells, tcgen05_ld, tcgen05_st)
+    products = (mma, mma_scaled, wgmma, wgmma_registers, *tensor_memory)
     modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt, unpack)
     return tuple(card for module in modules for card in module.cards())
 

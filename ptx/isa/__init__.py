@@ -33,7 +33,7 @@ from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
-from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
+from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma, Tcgen05MmaPair
 from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells
 from tinygpu.ptx.isa.tcgen05_st import Tcgen05St
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
@@ -98,6 +98,7 @@ __all__ = [
     "Tcgen05Ld",
     "Tcgen05Mma",
     "Tcgen05MmaCells",
+    "Tcgen05MmaPair",
     "Tcgen05St",
     "TmaLoad",
     "TmaStore",

@@ -144,9 +144,8 @@ class MmaSync(MatrixMultiply):
         v = self.variant(*types)
         return v.target, v.isa
 
-    def target_rule_for(self, a: DType, b: DType) -> Constraint:
+    def type_rules(self, a: DType, b: DType) -> tuple[Constraint, ...]:
         """The oldest device that has this combination."""
         v = self.variant(a, b)
-        return self.rule(
-            f"target for {a}", self._cc() >= v.target, since(f"mma.sync on {a}", v.target), "assembler"
-        )
+        since_then = since(f"mma.sync on {a}", v.target)
+        return (self.rule(f"target for {a}", self._cc() >= v.target, since_then, "assembler"),)

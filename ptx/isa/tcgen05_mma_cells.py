@@ -17,7 +17,8 @@ from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import all_of
 from tinygpu.language.memories import SMEM, TMEM, Memory
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.isa.tcgen05_mma import K_BYTES, Tcgen05Mma
+from tinygpu.ptx.isa.shared_operands import K_BYTES
+from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
 
 
 @dataclass(frozen=True, eq=False)

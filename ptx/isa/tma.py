@@ -39,14 +39,16 @@ class TmaLoad(TmaTransfer):
     writes: ClassVar[Memory] = SMEM
     completion: ClassVar[Completion] = "mbarrier"
 
-    def text(self, rank: int, multicast: bool) -> str:
-        """The opcode for a tensor of `rank` axes; `multicast` to several CTAs of the cluster."""
+    def text(self, rank: int, multicast: bool, pair: bool = False) -> str:
+        """The opcode for a tensor of `rank` axes; `multicast` to several CTAs of the cluster; counted for a `pair`."""
         # .shared::cta is not in .version 8.0; an address of the CTA itself is an address in the cluster too.
-        form = ".multicast::cluster" if multicast else ""
+        form = (".multicast::cluster" if multicast else "") + (".cta_group::2" if pair else "")
         return f"{self.opcode}.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{form}"
 
-    def statement(self, rank: int, shared: str, tensor: str, barrier: str = "", ctas: str = "") -> str:
-        return f"{self.text(rank, bool(ctas))} {shared}, {tensor}, {barrier}{f', {ctas}' if ctas else ''};"
+    def statement(
+        self, rank: int, shared: str, tensor: str, barrier: str = "", ctas: str = "", pair: bool = False
+    ) -> str:
+        return f"{self.text(rank, bool(ctas), pair)} {shared}, {tensor}, {barrier}{f', {ctas}' if ctas else ''};"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,5 +63,7 @@ class TmaStore(TmaTransfer):
         """The opcode for a tensor of `rank` axes."""
         return f"{self.opcode}.{rank}d.global.shared::cta.tile.bulk_group"
 
-    def statement(self, rank: int, shared: str, tensor: str, barrier: str = "", ctas: str = "") -> str:
+    def statement(
+        self, rank: int, shared: str, tensor: str, barrier: str = "", ctas: str = "", pair: bool = False
+    ) -> str:
         return f"{self.text(rank)} {tensor}, {shared};"

@@ -10,17 +10,17 @@ lowering   `Wgmma.text`, matrix descriptors made of the operands' places, fences
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import Operand, all_of, any_of, expr
-from tinygpu.language.instruction import Completion, Fragment, MatrixMultiply, Scope
+from tinygpu.expressions import all_of, any_of, expr
+from tinygpu.language.instruction import Completion, Fragment, Scope
 from tinygpu.language.memories import RMEM, SMEM, Memory
-from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import E
+from tinygpu.ptx.isa.shared_operands import MOST_COLUMNS, SharedOperands
 
 # PTX ISA, wgmma.mma_async: operand types that go together, and their accumulator.
 TYPES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -32,14 +32,10 @@ TYPES: dict[str, tuple[tuple[str, ...], str]] = {
     "s8": (("s8", "u8"), "s32"),
     "u8": (("s8", "u8"), "s32"),
 }
-K_BYTES = 32
 ROWS = 64
-MOST_COLUMNS = 256
 # PTX ISA, wgmma register fragment D, eight columns of it: each warp has 16 rows, held as by mma.sync.
 ACCUMULATORS = Layout.parse("((4,8,4),(2,2)):((2@1,1@0,16@0),(1@1,8@0))")
 
-# PTX ISA, matrix descriptor of wgmma: code of the swizzle, by its width in bytes.
-SWIZZLES = {128: 1, 64: 2, 32: 3}
 # Operands of different signs are younger than the instruction (each assembled).
 MIXED_SIGNS_ISA = (8, 4)
 
@@ -54,13 +50,11 @@ def accumulators(columns: Leaf) -> Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Wgmma(MatrixMultiply):
+class Wgmma(SharedOperands):
     """wgmma.mma_async.m64nNkK with both operands in SMEM; K is 32 bytes of the operands' type.
 
     n  columns of one instruction
     """
-
-    n: Operand = 128
 
     target: ClassVar[int] = 90
     only: ClassVar[tuple[int, ...]] = (90,)
@@ -69,14 +63,17 @@ class Wgmma(MatrixMultiply):
     completion: ClassVar[Completion] = "wgmma group"
     proxy: ClassVar[Any] = "async"
     places: ClassVar[tuple[Memory, Memory, Memory]] = (SMEM, SMEM, RMEM)
+    rows: ClassVar[int] = ROWS
+    across: ClassVar[tuple[int, ...]] = (16,)
+    majors: ClassVar[Literal["assembler", "emulator"]] = "assembler"
+    # PTX ISA, matrix descriptor of wgmma: code of the swizzle, by its width in bytes, in bits 62 and 63.
+    swizzles: ClassVar[dict[int, int]] = {128: 1, 64: 2, 32: 3}
+    code_at: ClassVar[int] = 62
     source: ClassVar[str] = "PTX ISA, wgmma.mma_async; asynchronous warpgroup matrix instructions"
 
     @property
     def label(self) -> str:
         return "wgmma"
-
-    def shape(self, a: DType, b: DType) -> Any:
-        return ROWS, self.n, K_BYTES * 8 // a.bits
 
     def accumulator(self, a: DType, b: DType) -> DType:
         known = TYPES.get(a.name)
@@ -101,20 +98,11 @@ class Wgmma(MatrixMultiply):
     def statement(self, a: DType, b: DType, d: str, x: str, y: str, across: tuple[bool, bool] = (False, False)) -> str:
         return f"{self.text(a, b)} {d}, {x}, {y}, 1{self.flags(a, across)};"
 
-    def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool) -> int:
-        """PTX ISA, matrix descriptor of wgmma: offsets in 16 bytes; the swizzle in bits 62 and 63.
-
-        The stride between groups of eight rows follows from the swizzle. The leading offset is that between swizzle
-        widths along m or n, and not used along k.
-        """
-        leading = apart_bytes // 16 if across else 1
-        return SWIZZLES[swizzle_bytes] << 62 | (8 * swizzle_bytes // 16) << 32 | leading << 16
-
     def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
         """That of c, which repeats along n; a and b lie in memory."""
         return None, None, ACCUMULATORS
 
-    def target_rule_for(self, a: DType, b: DType) -> Constraint:
+    def type_rules(self, a: DType, b: DType) -> tuple[Constraint, ...]:
         """Columns that exist for these types."""
         n = expr(self.n)
         legal = all_of([n % 8 == 0, n >= 8, n <= MOST_COLUMNS])
@@ -122,50 +110,4 @@ class Wgmma(MatrixMultiply):
         if self.accumulator(a, b).name == "s32":
             legal = legal & any_of([n % 16 == 0, n == 8, n == 24])
             sentence += "; on integers beyond 32 in steps of 16"
-        return self.rule(f"columns for {a}", legal, sentence, "assembler")
-
-    def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
-        """Layouts and majors of operands in SMEM."""
-        out = []
-        for name, tile, k_axis in (("a", a, 1), ("b", b, 0)):
-            buffer = tile.buffer
-            if buffer is None:
-                continue
-            if buffer.swizzle_bytes is None:
-                raise ValueError(
-                    f"{buffer.name} is an operand of wgmma: give the width of its swizzle, swizzle=32, 64 or 128"
-                )
-            step = buffer.dtype.bits * tile.shape[k_axis] // 8
-            out.append(
-                self.rule(
-                    f"step of {name}",
-                    all_of([step == K_BYTES]),
-                    f"each instruction multiplies {K_BYTES} bytes along k of operand {name}",
-                    "emulator",
-                )
-            )
-            if buffer.contiguous == k_axis:
-                continue
-            out.append(
-                self.rule(
-                    f"major of {name}",
-                    all_of([expr(buffer.dtype.bits) == 16]),
-                    f"operand {name} is contiguous along k, unless its elements have 16 bits (they have "
-                    f"{buffer.dtype.bits})",
-                    "assembler",
-                )
-            )
-            if name == "b":
-                columns = expr(self.n) * buffer.dtype.bits // 8
-                # Rows are whole widths, so where there is one instruction along n this holds by itself.
-                whole = [columns % buffer.swizzle_bytes == 0, buffer.swizzle_bytes % columns == 0]
-                out.append(
-                    self.rule(
-                        "swizzle of b",
-                        any_of(whole),
-                        "where operand b is contiguous along n, the columns of an instruction are whole widths of its "
-                        "swizzle, or whole instructions make one",
-                        "emulator",
-                    )
-                )
-        return tuple(out)
+        return (self.rule(f"columns for {a}", legal, sentence, "assembler"),)

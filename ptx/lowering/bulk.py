@@ -14,6 +14,7 @@ from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import E
 from tinygpu.program import nodes as n
+from tinygpu.program.pairs import pair_of_ring
 from tinygpu.ptx.launching.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
@@ -22,7 +23,7 @@ from tinygpu.ptx.lowering.moves import at
 from tinygpu.ptx.lowering.pipe import Barrier
 from tinygpu.ptx.lowering.smem import slot_offset
 from tinygpu.ptx.lowering.sync import Bring, Commit
-from tinygpu.ptx.lowering.sync_text import address, issue
+from tinygpu.ptx.lowering.sync_text import address, issue, of_first
 from tinygpu.ptx.lowering.texts import written
 from tinygpu.ptx.lowering.touch import touches
 
@@ -130,13 +131,16 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
         down = emit.mul(context.cluster_rank(s.multicast), shape.part)
         mask = str(context.cluster_mask(s.multicast))
     emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.across} boxes of {shape.part} rows")
-    box = Bring(barrier, shape.inner * shape.part * buffer.dtype.bits // 8, parts, s.multicast if parts > 1 else None)
-    completes = f"[{address(context, barrier)}]"
+    pair = pair_of_ring(context.program, barrier.pipeline)
+    size = shape.inner * shape.part * buffer.dtype.bits // 8
+    box = Bring(barrier, size, parts, s.multicast if parts > 1 else None, pair)
+    completes = f"[{of_first(context, barrier) if pair > 1 else address(context, barrier)}]"
+    together = (True,) if pair > 1 else ()
     for number in range(shape.across):
         to = emit.add(emit.add(base, number * place.block_bytes), emit.mul(down, place.pitch_bytes))
         at = coordinates(context, s.source, shape, number * shape.inner, down)
         corner = f"[{where}, {{{at}}}]"
-        emit.line(written(s.instruction.statement, len(shape.order), f"[{to}]", corner, completes, mask))
+        emit.line(written(s.instruction.statement, len(shape.order), f"[{to}]", corner, completes, mask, *together))
         issue(context, box)
 
 

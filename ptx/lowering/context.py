@@ -171,6 +171,15 @@ class Context:
         rank = self.emit.computed("r", "mov.u32 {d}, %cluster_ctarank;")
         return self.emit.rem(self.emit.div(rank, self._below(axis)), extent)
 
+    def rank_in_pair(self) -> Number:
+        """0 in the first CTA of a pair, 1 in the second: they are neighbours along the last axis."""
+        return self.emit.rem(self.cluster_rank(len(self.program.grid.axes) - 1), 2)
+
+    def first_of_pair(self) -> Number:
+        """The rank of the first CTA of the own pair."""
+        rank = self.emit.computed("r", "mov.u32 {d}, %cluster_ctarank;")
+        return self.emit.computed("r", "and.b32 {d}, {0}, -2;", rank)
+
     def cluster_rank_of(self, places: Mapping[int, Number]) -> Number:
         """The rank of the CTA at these places along some axes, and at the own place along all others."""
         total: Number = 0

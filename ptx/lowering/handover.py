@@ -17,6 +17,7 @@ from tinygpu.language.roles import ARRIVALS, HANDED_OVER, Role
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import Wait as GroupWait
 from tinygpu.program.one_thread import statements
+from tinygpu.program.pairs import pair_of_ring
 from tinygpu.program.products import products, read_by_commit
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
@@ -116,7 +117,7 @@ def _arrivals(program: Program, pipeline: str, role: Role) -> int:
     """Arrivals by which a role gives a slot back: one of each warp, or of its one thread, which commits."""
     uses = (s for s in walk(tuple(statements(program.body, role.name))) if isinstance(s, n.Consume))
     commits = any(s.pipeline == pipeline and read_by_commit(s.body, program.pipeline(pipeline)) for s in uses)
-    return 1 if commits else int(role.warps)
+    return 1 if commits else int(role.warps) * pair_of_ring(program, pipeline)
 
 
 def initialise(context: Context) -> None:
@@ -197,9 +198,11 @@ def fill(context: Context, s: n.Produce, body: Body) -> None:
     pipe, completion = context.pipes[s.pipeline], context.program.pipeline(s.pipeline).completion
     if completion == COMMIT:
         with in_slot(context, pipe) as (slot, parity), tensor_memory.going_on(context, s.body):
-            issue(context, Wait(pipe.empty(slot), parity), tensor_memory.AFTER)
+            pair = pair_of_ring(context.program, pipe.name)
+            scope = release.acquire(True) if pair > 1 else ""
+            issue(context, Wait(pipe.empty(slot), parity, scope), tensor_memory.AFTER)
             body(context, s.body)
-            issue(context, CommitAt(pipe.full(slot)))
+            issue(context, CommitAt(pipe.full(slot), pair=pair))
         return
     if completion == ARRIVALS:
         with in_slot(context, pipe) as (slot, parity):
@@ -212,9 +215,10 @@ def fill(context: Context, s: n.Produce, body: Body) -> None:
         raise LoweringError(f"{s.pipeline} is produced by TMA, and its produce() does more than copy")
     by_threads = release.read_by_threads(context.program, s.pipeline)
     scope = release.acquire(by_threads) if sources(context.program, s.pipeline) > 1 else ""
+    pair = pair_of_ring(context.program, s.pipeline)
     with in_slot(context, pipe) as (slot, parity):
         issue(context, Wait(pipe.empty(slot), parity, scope))
-        issue(context, Expect(pipe.full(slot), sum(bulk.tile_bytes(c) for c in copies)))
+        issue(context, Expect(pipe.full(slot), pair * sum(bulk.tile_bytes(c) for c in copies), pair))
         for c in copies:
             with context.printing(c):
                 bulk.load(context, c, pipe.full(slot))
@@ -229,7 +233,9 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
         if read_by_commit(s.body, pipeline):
             issue(context, tensor_memory.AFTER)
             body(context, s.body)
-            issue(context, CommitAt(pipe.empty(slot), sources(context.program, pipe.name), _axes(context, pipe)))
+            pair = pair_of_ring(context.program, pipe.name)
+            shared = sources(context.program, pipe.name)
+            issue(context, CommitAt(pipe.empty(slot), shared, _axes(context, pipe), pair))
             return
         if pipeline.completion in (COMMIT, ARRIVALS):
             issue(context, tensor_memory.AFTER)
@@ -327,8 +333,8 @@ def give_back(context: Context, pipe: Pipe, slot: Reg, held: bool) -> None:
     """One lane of each warp arrives at the slot's empty barrier, in every CTA that fills it."""
     program = context.program
     threads = release.read_by_threads(program, pipe.name)
-    axes = _axes(context, pipe)
-    issue(context, Arrive(pipe.empty(slot), sources(program, pipe.name), held, threads, axes))
+    axes, pair = _axes(context, pipe), pair_of_ring(program, pipe.name)
+    issue(context, Arrive(pipe.empty(slot), sources(program, pipe.name), held, threads, axes, pair))
 
 
 def _axes(context: Context, pipe: Pipe) -> tuple[int, ...]:

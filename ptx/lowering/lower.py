@@ -13,6 +13,7 @@ from tinygpu.language.derive import own_memories
 from tinygpu.language.problem import Problem
 from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program import nodes as n
+from tinygpu.program.pairs import pair_of_ring
 from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
@@ -178,7 +179,8 @@ def _protocol(program: Program, context: Context) -> Protocol:
         places = [context.placement.places[b.name] for b in p.buffers if b.name in context.placement.places]
         bytes_of = tuple((at.offset_bytes, at.offset_bytes + at.stages * at.stage_bytes) for at in places)
         stages = int(p.stages) if p.buffers else 1
-        rings.append(Ring(p.name, stages, tuple(b.name for b in p.buffers), p.completion, bytes_of))
+        pair = pair_of_ring(program, p.name)
+        rings.append(Ring(p.name, stages, tuple(b.name for b in p.buffers), p.completion, bytes_of, pair))
     return Protocol(tuple(rings), tuple(int(a.cluster) for a in program.grid.axes), tuple(body))
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
 from tinygpu.program.one_thread import all_threads_do, statements
+from tinygpu.program.pairs import pair_of, pair_of_role
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import handover, tensor_memory
 from tinygpu.ptx.lowering.context import Context, LoweringError
@@ -29,7 +30,7 @@ def write(context: Context, body: handover.Body) -> None:
         context.barrier_id = number + 1
         _role(context, role, body, end)
     emit.place_label(end)
-    if context.cluster_size > 1:
+    if context.cluster_size > 1 and pair_of(program) == 1:
         # Nobody leaves while others may still fill its slots or arrive at its barriers. Lanes come one by one.
         issue(context, MeetCluster(aligned=False))
     tensor_memory.free(context)
@@ -56,7 +57,12 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     context.thread = emit.computed("r", "sub.u32 {d}, {0}, {1};", context.arguments["tid"], first * 32)
     if together == 0:
         _one_goes_on(context, end)
-    with context.protocol.block(partial(RoleBody, role.name, warps, alone, role.share)):
+    pair = pair_of_role(context.program, role.name)
+    if pair > 1:
+        other = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.rank_in_pair())
+        emit.line(f"@{other} bra {end};")
+    block_of = partial(RoleBody, role.name, warps, alone, role.share, pair=pair)
+    with context.protocol.block(lambda body: block_of(body=body)):
         handover.start(context, role)
         _tiles(context, role, (mine[: together or 0], mine[together or 0 :]), body, end)
         _finish(context, mine, alone)

@@ -109,10 +109,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """One arrival, which also says how many bytes the phase waits for."""
+    """One arrival, which also says how many bytes the phase waits for.
+
+    pair  2: the first CTA of a pair alone does so, for what comes to both
+    """
 
     barrier: Barrier
     bytes: int
+    pair: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +124,14 @@ class Bring:
     """A bulk copy into a slot, which completes so many bytes at the slot's barrier.
 
     ctas  CTAs that get them, each at its own barrier; with more than one, along this axis of the grid
+    pair  2: at the barrier of the first CTA of a pair, instead of their own
     """
 
     barrier: Barrier
     bytes: int
     ctas: int = 1
     axis: int | None = None
+    pair: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +158,7 @@ class Arrive:
     held     only if the slot is one: what a role holds may be none
     threads  after reads of threads, which an arrival at another CTA releases
     axes     of the grid, along which the CTAs are neighbours
+    pair     2: at the barrier of the first CTA of the pair, instead of the own one
     """
 
     barrier: Barrier
@@ -159,6 +166,7 @@ class Arrive:
     held: bool = False
     threads: bool = False
     axes: tuple[int, ...] = ()
+    pair: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +175,13 @@ class CommitAt:
     thread has issued are complete.
 
     axes  of the grid, along which the CTAs are neighbours
+    pair  2: in both CTAs of each pair
     """
 
     barrier: Barrier
     ctas: int = 1
     axes: tuple[int, ...] = ()
+    pair: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +289,7 @@ class RoleBody:
 
     one    of them a single thread; the others have gone to the end
     share  (r, n): it takes the tiles whose number leaves r when divided by n
+    pair   2: it exists in the first CTA of each pair only
     """
 
     role: str
@@ -286,6 +297,7 @@ class RoleBody:
     one: bool
     share: tuple[int, int]
     body: tuple[Step, ...] = ()
+    pair: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +346,7 @@ class Ring:
     """A pipeline of the kernel: its slots, the buffers that they consist of, and what tells that one is full.
 
     places  (start, end) of each buffer with all of its slots, in bytes of shared memory
+    pair    2: a slot is that of both CTAs of a pair, which multiply together
     """
 
     name: str
@@ -341,6 +354,7 @@ class Ring:
     buffers: tuple[str, ...]
     completion: str
     places: tuple[tuple[int, int], ...] = ()
+    pair: int = 1
 
     def overlaps(self, other: Ring) -> bool:
         """Whether some of its memory is memory of the other as well: their scopes follow each other."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tinygpu.language.buffer_space import BARRIER_BYTES
+from tinygpu.program.pairs import pair_of
 from tinygpu.ptx.lowering.context import Context
-from tinygpu.ptx.lowering.emitter import Number
+from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Barrier
 from tinygpu.ptx.lowering.release import ABROAD_BY_AGENTS, ABROAD_BY_THREADS
 from tinygpu.ptx.lowering.sync import (
@@ -43,6 +44,12 @@ def address(context: Context, barrier: Barrier) -> Number:
     return emit.add(emit.add(smem, emit.mul(barrier.slot, BARRIER_BYTES)), barrier.offset)
 
 
+def of_first(context: Context, barrier: Barrier) -> Number:
+    """Where the same barrier of the first CTA of the pair is in the cluster's shared memory."""
+    place, first = address(context, barrier), context.first_of_pair()
+    return context.emit.computed("r", "mapa.shared::cluster.u32 {d}, {0}, {1};", place, first)
+
+
 def issue(context: Context, *actions: Action) -> None:
     """Writes what is to be done, one after the other."""
     for action in actions:
@@ -64,8 +71,9 @@ def _write(context: Context, action: Action) -> None:
             emit.line(f"mov.u32 {parity}, {pipe.parity};")
         case Wait():
             _wait(context, action)
-        case Expect(barrier, count):
-            emit.line(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{address(context, barrier)}], {count};")
+        case Expect(barrier, count, pair):
+            alone = f"@{emit.less(context.rank_in_pair(), 1)} " if pair > 1 else ""
+            emit.line(f"{alone}mbarrier.arrive.expect_tx.shared::cta.b64 _, [{address(context, barrier)}], {count};")
         case Arrive():
             _arrive(context, action)
         case CommitAt():
@@ -121,7 +129,10 @@ def _arrive(context: Context, action: Arrive) -> None:
         emit.line(f"and.pred {both}, {real}, {mine};")
         mine = both
     place = address(context, Barrier(barrier.pipeline, barrier.side, slot, barrier.offset))
-    if action.ctas == 1:
+    if action.pair > 1:
+        first = of_first(context, Barrier(barrier.pipeline, barrier.side, slot, barrier.offset))
+        emit.line(f"@{mine} {ABROAD_BY_THREADS} _, [{first}];")
+    elif action.ctas == 1:
         emit.line(f"@{mine} mbarrier.arrive.shared::cta.b64 _, [{place}];")
     else:
         remote = emit.new("r")
@@ -133,16 +144,28 @@ def _arrive(context: Context, action: Arrive) -> None:
 
 def _commit_at(context: Context, action: CommitAt) -> None:
     emit = context.emit
-    commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
+    commit = f"tcgen05.commit.cta_group::{pair_of(context.program)}.mbarrier::arrive::one.shared::cluster"
     place = address(context, action.barrier)
-    if action.ctas == 1:
+    if action.ctas == action.pair == 1:
         emit.line(f"{commit}.b64 [{place}];")
         return
     mask = emit.new("h")
     emit.line(f"mov.u16 {mask}, 0;")
     for axis in action.axes:
         emit.line(f"or.b16 {mask}, {mask}, {context.cluster_mask(axis)};")
+    if action.pair > 1:
+        _of_both(context, mask)
     emit.line(f"{commit}.multicast::cluster.b64 [{place}], {mask};")
+
+
+def _of_both(context: Context, mask: Reg) -> None:
+    """Adds the own CTA, which is the first of its pair, to a mask of CTAs; and then the second one of each pair."""
+    emit = context.emit
+    own = emit.computed("r", "shl.b32 {d}, 1, {0};", context.first_of_pair())
+    emit.line(f"or.b16 {mask}, {mask}, {emit.computed('h', 'cvt.u16.u32 {d}, {0};', own)};")
+    beside = emit.new("h")
+    emit.line(f"shl.b16 {beside}, {mask}, 1;")
+    emit.line(f"or.b16 {mask}, {mask}, {beside};")
 
 
 def _rank_by_lane(context: Context, axes: tuple[int, ...]) -> Number:

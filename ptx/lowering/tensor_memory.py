@@ -13,12 +13,13 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.cells import Columns, columns
+from tinygpu.program.pairs import pair_of
 from tinygpu.program.products import going_on_in
 from tinygpu.ptx.lowering import warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate
-from tinygpu.ptx.lowering.sync import Fence, Meet, MeetWarp, Settled
+from tinygpu.ptx.lowering.sync import Fence, Meet, MeetCluster, MeetWarp, Settled
 from tinygpu.ptx.lowering.sync_text import issue
 from tinygpu.ptx.lowering.texts import written
 
@@ -37,13 +38,17 @@ def allot(context: Context) -> None:
     if found is None:
         return
     emit = context.emit
+    pair = pair_of(context.program)
     emit.comment(f"tensor memory: {found.total} columns")
     issue(context, MeetWarp())
+    if pair > 1:  # both allocate, and the other one is there
+        issue(context, MeetCluster(aligned=True))
     other = emit.computed("p", "setp.ge.u32 {d}, {0}, 32;", context.arguments["tid"])
     done = emit.label("allocated")
     emit.line(f"@{other} bra {done};")
-    emit.line(f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [{_left_at(context, found)}], {found.total};")
-    emit.line("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;")
+    to = _left_at(context, found)
+    emit.line(f"tcgen05.alloc.cta_group::{pair}.sync.aligned.shared::cta.b32 [{to}], {found.total};")
+    emit.line(f"tcgen05.relinquish_alloc_permit.cta_group::{pair}.sync.aligned;")
     emit.place_label(done)
     issue(context, BEFORE)
 
@@ -63,13 +68,14 @@ def free(context: Context) -> None:
     found = columns(context.program)
     if found is None:
         return
-    emit = context.emit
-    issue(context, BEFORE, Meet(0, int(context.program.threads), aligned=False), AFTER)
+    emit, pair = context.emit, pair_of(context.program)
+    together = MeetCluster(aligned=False) if pair > 1 else Meet(0, int(context.program.threads), aligned=False)
+    issue(context, BEFORE, together, AFTER)
     other = emit.computed("p", "setp.ge.u32 {d}, {0}, 32;", context.arguments["tid"])
     freed = emit.label("freed")
     emit.line(f"@{other} bra {freed};")
     issue(context, MeetWarp())
-    emit.line(f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 {context.tmem}, {found.total};")
+    emit.line(f"tcgen05.dealloc.cta_group::{pair}.sync.aligned.b32 {context.tmem}, {found.total};")
     emit.place_label(freed)
 
 
@@ -134,7 +140,8 @@ def multiply(context: Context, s: n.Multiply) -> None:
     for j in range(int(s.accumulator.shape[1]) // across_n):
         d = emit.add(_begins(context, s.accumulator), j * across_n)
         x = cells if a is None else str(warpgroup.descriptor(context, a, 0))
-        y, across = warpgroup.descriptor(context, b, j * across_n), (a is not None and a.transposed, b.transposed)
+        y = warpgroup.descriptor(context, b, j * across_n // instruction.ctas)
+        across = (a is not None and a.transposed, b.transposed)
         emit.line(written(instruction.issue, *kinds, str(d), x, str(y), across, str(added)))
     emit.line(f"setp.eq.u32 {added}, 0, 0;")
 

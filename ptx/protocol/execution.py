@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from tinygpu.language.roles import HANDED_OVER
 from tinygpu.ptx.lowering import sync
@@ -17,6 +18,7 @@ from tinygpu.ptx.lowering.pipe import Barrier, Side
 from tinygpu.ptx.protocol.counting import steps_of
 
 MBARRIERS = (*HANDED_OVER, "turn")
+Pair: TypeAlias = Literal["", "both", "first", "alone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Event:
     round  which use of the ring it belongs to, counted over all tiles
     value  parity of a wait, bytes of expect and bring
     ctas   CTAs that a bring or an arrival goes to, along these axes of the grid
+    pair   of each of these pairs of CTAs, "both" get it, or the "first" one; "alone": the first one does it, for both
     """
 
     kind: str
@@ -53,6 +56,7 @@ class Event:
     value: int = 0
     ctas: int = 1
     axes: tuple[int, ...] = ()
+    pair: Pair = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -140,19 +144,21 @@ class _Run:
                 self.uses[self.pipes[parity.name]] += 1
             case sync.Wait(barrier, parity):
                 yield self.event("wait", barrier, self.value(parity))
-            case sync.Expect(barrier, count):
-                yield self.event("expect", barrier, count)
-            case sync.Bring(barrier, count, ctas, axis):
-                yield self.event("bring", barrier, count, ctas, () if axis is None else (axis,))
+            case sync.Expect(barrier, count, pair):
+                yield self.event("expect", barrier, count, pair="alone" if pair > 1 else "")
+            case sync.Bring(barrier, count, ctas, axis, pair):
+                to: Pair = "first" if pair > 1 else ""
+                yield self.event("bring", barrier, count, ctas, () if axis is None else (axis,), to)
             case sync.Arrive(barrier) if barrier.side == "full":  # what it has stored is there, and so it says
                 yield self.event("arrive", barrier, 1)
-            case sync.Arrive(barrier, ctas, held, _, axes):
+            case sync.Arrive(barrier, ctas, held, _, axes, pair):
                 if not (held and self.value(barrier.slot) == sync.NOBODY):
-                    yield self.event("arrive", barrier, 0, ctas, axes)
-            case sync.CommitAt(barrier, ctas, axes):
+                    yield self.event("arrive", barrier, 0, ctas, axes, "first" if pair > 1 else "")
+            case sync.CommitAt(barrier, ctas, axes, pair):
                 yield from self.finished("tcgen05")
                 full = barrier.side == "full"
-                yield self.event("expect" if full else "arrive", barrier, int(full), ctas, axes)
+                kind = "expect" if full else "arrive"
+                yield self.event(kind, barrier, int(full), ctas, axes, "both" if pair > 1 else "")
             case sync.Settled(of):
                 yield from self.finished(of)
             case sync.Commit(of):
@@ -190,13 +196,15 @@ class _Run:
         return count + condition.offset < self.trips(condition.trips)
 
     # -- events ----------------------------------------------------------------------------------------------------
-    def event(self, kind: str, b: Barrier, value: int = 0, ctas: int = 1, axes: tuple[int, ...] = ()) -> Event:
+    def event(
+        self, kind: str, b: Barrier, value: int = 0, ctas: int = 1, axes: tuple[int, ...] = (), pair: Pair = ""
+    ) -> Event:
         slot, use = self.value(b.slot), self.uses[b.pipeline]
         if kind == "wait":
             self.last[b.pipeline, slot] = use
         elif kind == "arrive" and b.side == "empty":
             use = self.last.get((b.pipeline, slot), use)
-        return Event(kind, b.pipeline, b.side, slot, use, value, ctas, axes)
+        return Event(kind, b.pipeline, b.side, slot, use, value, ctas, axes, pair)
 
     def touch(self, touch: sync.Touch) -> Iterator[Event]:
         fills = self.fills(touch.pipeline)
@@ -204,7 +212,8 @@ class _Run:
             slot, use = self.value(touch.slot), self.uses[touch.pipeline]
             if self.added.get(touch.pipeline) != use:
                 self.added[touch.pipeline] = use
-                yield Event("bring", touch.pipeline, "full", slot, use, 1)
+                pair = next(r.pair for r in self.protocol.rings if r.name == touch.pipeline)
+                yield Event("bring", touch.pipeline, "full", slot, use, 1, pair="both" if pair > 1 else "")
             return
         if fills:
             return  # it reads what was left in the slot that it has acquired

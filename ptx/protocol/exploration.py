@@ -125,8 +125,12 @@ class _Search:
             self.barriers[cta, b.pipeline, b.side, b.slot] = len(self.counts)
             self.counts.append(init.arrivals)
         for role in roles(self.protocol):
-            steps = tuple(_steps(events(self.protocol, role, self.instance)))
+            all_events = events(self.protocol, role, self.instance)
             for cta in range(len(self.ctas)):
+                first = not self.ctas[cta] or self.ctas[cta][-1] % 2 == 0
+                if role.pair > 1 and not first:
+                    continue
+                steps = tuple(_steps(tuple(e for e in all_events if first or e.pair != "alone")))
                 # in one CTA, one warp goes on by itself
                 parts = [1] if role.one or role.warps == 1 else [role.warps] if cta else [role.warps - 1, 1]
                 self.actors += [_Actor(cta, role.role, warps, steps, tuple(_reads(steps))) for warps in parts]
@@ -157,7 +161,9 @@ class _Search:
                     for other, place in enumerate(self.ctas)
                     if other != cta and (*own[:axis], *own[axis + 1 :]) == (*place[:axis], *place[axis + 1 :])
                 ]
-        return found
+        if event.pair in ("both", "first"):  # neighbours along the last axis, which runs fastest
+            found = [other // 2 * 2 for other in found]
+        return found if event.pair != "both" else [*found, *(other + 1 for other in found)]
 
     # -- states ----------------------------------------------------------------------------------------------------
     def run(self, most: int) -> Explored:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.roles import ARRIVALS
 from tinygpu.ptx.lowering import sync
-from tinygpu.ptx.protocol.counting import Count, ahead, passed, used
+from tinygpu.ptx.protocol.counting import Count, ahead, passed, steps_of, used
 from tinygpu.ptx.protocol.progress import Automaton, Irregular
 from tinygpu.ptx.protocol.turns import in_order
 
@@ -23,11 +24,12 @@ def check_counts(
         _check_kinds(machine, ring.name, ("wait", "expect", "bring"))
     for machine in consumers:
         _check_kinds(machine, ring.name, ("wait", "arrive"))
+    parts = _parts(ring, producers, consumers)
     axes: set[tuple[int, int]] = set()
     for machine in producers:
         for name, expected, boxes in machine.loads:
             if name == ring.name:
-                comes = sum(count * ctas for count, ctas, _ in boxes)
+                comes = parts * sum(count * ctas for count, ctas, _ in boxes)
                 if comes != expected:
                     raise Irregular(f"{machine.role.role} expects {expected} bytes of a slot, and {comes} come")
                 axes |= {(axis, ctas) for _, ctas, axis in boxes if axis is not None and ctas > 1}
@@ -50,13 +52,34 @@ def check_counts(
             if step.barrier.side == "full":
                 come = sum(role.warps for role in taking) if ring.completion == ARRIVALS else len(taking)
             else:
-                come = sources * sum(1 if role.one else role.warps for role in taking)
+                come = sources * sum(1 if role.one else role.warps * ring.pair for role in taking)
             if come != step.arrivals:
                 raise Irregular(
                     f"a phase of the {step.barrier.side} barrier of slot {step.barrier.slot} completes with "
                     f"{step.arrivals} arrivals, and {come} come"
                 )
-    return sources > 1
+    return sources * parts > 1
+
+
+def _parts(ring: sync.Ring, producers: tuple[Automaton, ...], consumers: tuple[Automaton, ...]) -> int:
+    """CTAs that each bring a part of a slot.
+
+    Of slots that a pair shares, the first CTA's role multiplies for both, and everybody says so at its barriers. A pair
+    is then to the proof as one CTA: what either brings fills its slots, and warps of either give back its sums.
+    """
+    summed = ring.completion == COMMIT
+    for machines, pair in ((producers, ring.pair if summed else 1), (consumers, 1 if summed else ring.pair)):
+        for machine in machines:
+            role = machine.role
+            if role.pair != pair:
+                where = "in the first CTA of each pair only" if pair > 1 else "in each CTA"
+                raise Irregular(f"{role.role} uses slots of {ring.name}, and does not so {where}")
+            for s in steps_of(role.body):
+                if not isinstance(s, sync.Expect | sync.Bring | sync.Arrive | sync.CommitAt):
+                    continue
+                if s.barrier.pipeline == ring.name and s.pair != ring.pair:
+                    raise Irregular(f"{role.role} takes slots of {ring.name} for those of {s.pair} CTAs")
+    return 1 if summed else ring.pair
 
 
 def _check_kinds(machine: Automaton, ring: str, needs: tuple[str, ...]) -> None:

@@ -149,6 +149,9 @@ def test_other_scales_are_refused() -> None:
     assert missed(lambda p, t: {}).startswith(
         begin + "takes scales, one for 16 neighbours along k; give scales=(of a, of b), in registers"
     )
+    assert missed(lambda p, t: {"scales": 3}).startswith(
+        "Careless.program: mma takes scales=(of a, of b), two tiles in registers, not 3"
+    )
     codes = missed(lambda p, t: {"scales": tuple(p.full(who, "u8") for who in t.scales)})
     assert codes.startswith(begin + "takes scales of e4m3 in registers, and ")
     assert " has u8 in RMEM" in codes

@@ -14,6 +14,7 @@ from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import Pipeline
 from tinygpu.program import nodes as n
 from tinygpu.program.one_thread import by_one_thread, issued, statements
+from tinygpu.program.pairs import pair_of, pair_of_ring, pair_of_role
 from tinygpu.program.products import going_on_in, into_tensor_memory
 from tinygpu.program.program import Program
 from tinygpu.program.tree import uses, walk
@@ -34,6 +35,7 @@ def _mistakes(program: Program) -> Iterator[str]:
                     yield from _of_sums(program, pipeline, use.body.statements)
         yield from _of_consumers(program, pipeline)
     yield from _of_windows(program)
+    yield from _of_pairs(program)
     for role in program.roles:
         mine = tuple(statements(program.body, role.name))
         multiplied = [s for s in walk(mine) if into_tensor_memory(s)]
@@ -93,6 +95,39 @@ def _of_consumers(program: Program, pipeline: Pipeline) -> Iterator[str]:
             f"role {writing[0]} stores into {consuming[writing[0]][0].writes[0].name}, which role {other} consumes "
             "too; let one role consume it"
         )
+
+
+def _of_pairs(program: Program) -> Iterator[str]:
+    """All products are of as many CTAs, and what a pair shares is the pair's alone."""
+    products = [s for s in walk(program.body) if isinstance(s, n.Multiply) and into_tensor_memory(s)]
+    if pair_of(program) == 1:
+        return
+    for product in products:
+        if product.instruction.ctas == 1:
+            yield (
+                f"{product.name} multiplies in one CTA and others in pairs; tcgen05 instructions of a kernel are all "
+                "of one CTA, or all of two"
+            )
+    last = len(program.grid.axes) - 1
+    for pipeline in program.pipelines:
+        if pair_of_ring(program, pipeline.name) == 1 or pipeline.completion == COMMIT:
+            continue
+        for s in walk(program.body):
+            if isinstance(s, n.Produce) and s.pipeline == pipeline.name:
+                for copy in walk(s.body):
+                    if isinstance(copy, n.Copy) and copy.multicast == last:
+                        yield (
+                            f"{copy.name} brings {copy.target.name} to all CTAs along axis {last}, which multiply in "
+                            "pairs: each of a pair brings its own part; leave out multicast there"
+                        )
+        for role in program.roles:
+            mine = tuple(statements(program.body, role.name))
+            consumes = any(isinstance(s, n.Consume) and s.pipeline == pipeline.name for s in walk(mine))
+            if consumes and pair_of_role(program, role.name) == 1:
+                yield (
+                    f"role {role.name} consumes {pipeline.name!r}, whose slots a pair of CTAs multiplies; which is "
+                    "full is known in the first of them only: give it a pipeline of its own"
+                )
 
 
 def _of_windows(program: Program) -> Iterator[str]:

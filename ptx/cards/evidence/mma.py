@@ -48,7 +48,7 @@ def offered(m: int, n: int, k: int, a: str, b: str, c: str, cc: int) -> bool:
             shape = instruction.variant(dtype(a), dtype(b))
         except TypeError:
             return False
-        rule = instruction.target_rule_for(dtype(a), dtype(b)).condition
+        rule = instruction.type_rules(dtype(a), dtype(b))[0].condition
         if (shape.m, shape.n, shape.k, shape.accumulator) == (m, n, k, c) and evaluator(rule.sympy)({"device.cc": cc}):
             return True
     return False
@@ -159,8 +159,8 @@ def cards() -> Iterator[Card]:
     instruction = MmaSync()
     f16, fp8 = SHAPES[0], SHAPES[8]
     rules = (
-        instruction.target_rule_for(dtype("f16"), dtype("f16")),
-        instruction.target_rule_for(dtype("e4m3"), dtype("e4m3")),
+        *instruction.type_rules(dtype("f16"), dtype("f16")),
+        *instruction.type_rules(dtype("e4m3"), dtype("e4m3")),
     )
     exists = Guarantee(
         "mma.sync shape and types", "shape, operand types and accumulator are one of the table below", "assembler"

@@ -26,7 +26,8 @@ from tinygpu.ptx.cards.specimen import (
     markdown_table,
     swizzled_operand,
 )
-from tinygpu.ptx.isa.tcgen05_mma import K_BYTES, KINDS, MOST_COLUMNS, ROWS, Tcgen05Mma
+from tinygpu.ptx.isa.shared_operands import K_BYTES, MOST_COLUMNS
+from tinygpu.ptx.isa.tcgen05_mma import KINDS, ROWS, Tcgen05Mma
 
 _COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{}];"
 
@@ -117,9 +118,9 @@ def cards() -> Iterator[Card]:
     instruction = Tcgen05Mma(symbol("n"))
     f16, s8, tf32 = dtype("f16"), dtype("s8"), dtype("tf32")
     target = instruction.target_rule()
-    floats, integers = (instruction.target_rule_for(kind, kind) for kind in (f16, s8))
+    (floats,), (having, integers) = (instruction.type_rules(kind, kind) for kind in (f16, s8))
     operands = instruction.operand_rules(swizzled_operand(tf32, "a"), swizzled_operand(tf32, "b"))
-    step_a, step_b, widths, major = operands
+    step_a, step_b, major, widths = operands
     label = instruction.label
     exists = Guarantee(f"{label} types", "operand types are one of the table's pairs", "assembler")
     lanes = Guarantee(f"{label} lanes", "the accumulator begins at lane 0, and row r is in lane r", "emulator")
@@ -150,6 +151,9 @@ def cards() -> Iterator[Card]:
         Twin(
             integers.name, "emulator", integer, specimen("tcgen05.mma: 40 columns", 32, ("s8", "s8"), said=40),
             "N is 40",
+        ),
+        Twin(
+            having.name, "assembler", integer, replace(integer, target=103, isa=(8, 8)), "not supported on .target",
         ),
         Twin(exists.name, "assembler", good, good.respelled("kind::f16", "kind::f32"), "kind::f32"),
         Twin(
@@ -188,7 +192,7 @@ def cards() -> Iterator[Card]:
             ("b (k x n)", "SMEM", "the same", "of the same kind; of kind::f16 the same type"),
             ("c (128 x n)", "TMEM", "row r in lane r, a column of 32 bits for each of n", "f32 or s32"),
         ),
-        rules=(target, floats, integers, *operands),
+        rules=(target, floats, having, integers, *operands),
         guarantees=(exists, lanes, begins, layout, proxy, waits, kept, fence, freed),
         meaning="c += a.astype(accumulator) @ b.astype(accumulator)",
         cost="2 m n k operations of the tensor cores (`tensor_flops`), and the operands' bytes from SMEM",

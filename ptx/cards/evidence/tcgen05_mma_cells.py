@@ -27,7 +27,8 @@ from tinygpu.ptx.cards.specimen import (
     exists_on,
     swizzled_operand,
 )
-from tinygpu.ptx.isa.tcgen05_mma import K_BYTES, KINDS
+from tinygpu.ptx.isa.shared_operands import K_BYTES
+from tinygpu.ptx.isa.tcgen05_mma import KINDS
 from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells
 
 WORDS = K_BYTES // 4  # columns of a that one instruction multiplies
@@ -106,10 +107,10 @@ def cards() -> Iterator[Card]:
     instruction = Tcgen05MmaCells(symbol("n"))
     f16, s8, tf32 = dtype("f16"), dtype("s8"), dtype("tf32")
     target = instruction.target_rule()
-    floats, integers = (instruction.target_rule_for(kind, kind) for kind in (f16, s8))
+    (floats,), (having, integers) = (instruction.type_rules(kind, kind) for kind in (f16, s8))
     extents = (symbol("rows"), symbol("columns"))
     cells = Tile("a", TMEM, f16, extents, (expr(0), expr(0)))
-    step_a, step_b, widths, major = instruction.operand_rules(cells, swizzled_operand(tf32, "b"))
+    step_a, step_b, major, widths = instruction.operand_rules(cells, swizzled_operand(tf32, "b"))
     label = instruction.label
     exists = Guarantee(f"{label} types", "operand types are one of tcgen05.mma's pairs", "assembler")
     lanes = Guarantee(f"{label} lanes", "a begins at lane 0 as the accumulator does, row r in lane r", "emulator")
@@ -134,6 +135,9 @@ def cards() -> Iterator[Card]:
         Twin(
             integers.name, "emulator", integer,
             specimen("tcgen05.mma: 40 columns, a in tensor memory", 32, ("s8", "s8"), said=40), "N is 40",
+        ),
+        Twin(
+            having.name, "assembler", integer, replace(integer, target=103, isa=(8, 8)), "not supported on .target",
         ),
         Twin(
             step_a.name, "emulator", specimen(two.format("8 columns apart"), swizzle=64),
@@ -165,7 +169,7 @@ def cards() -> Iterator[Card]:
             ("b (k x n)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes", "as tcgen05.mma"),
             ("c (128 x n)", "TMEM", "row r in lane r, a column of 32 bits for each of n", "f32 or s32"),
         ),
-        rules=(target, floats, integers, step_a, step_b, widths, major),
+        rules=(target, floats, having, integers, step_a, step_b, widths, major),
         guarantees=(exists, lanes, waits, fence),
         meaning="c += a.astype(accumulator) @ b.astype(accumulator)",
         cost="2 m n k operations of the tensor cores (`tensor_flops`), and the bytes of b from SMEM",

@@ -35,7 +35,8 @@ from tinygpu.ptx.cards.specimen import (
     markdown_table,
     swizzled_operand,
 )
-from tinygpu.ptx.isa.wgmma import K_BYTES, MOST_COLUMNS, ROWS, TYPES, Wgmma
+from tinygpu.ptx.isa.shared_operands import K_BYTES, MOST_COLUMNS
+from tinygpu.ptx.isa.wgmma import ROWS, TYPES, Wgmma
 
 _KINDS = tuple(TYPES)
 _SUMS = ("f32", "f16", "s32")
@@ -76,7 +77,7 @@ def offered(m: int, n: int, k: int, d: str, a: str, b: str, flags: str) -> bool:
         accumulator = instruction.accumulator(*kinds)
     except TypeError:
         return False
-    columns = evaluator(instruction.target_rule_for(*kinds).condition.sympy)
+    columns = evaluator(instruction.type_rules(*kinds)[0].condition.sympy)
     shape = Wgmma(n).shape(*kinds)
     endings = [instruction.flags(kinds[0], (x, y)) for x in (False, True) for y in (False, True)]
     return shape == (m, n, k) and accumulator.name == d and bool(columns({"n": n})) and flags in endings
@@ -171,7 +172,7 @@ def cards() -> Iterator[Card]:
     instruction = Wgmma(symbol("n"))
     f16, s8 = dtype("f16"), dtype("s8")
     target = instruction.target_rule()
-    floats, integers = (instruction.target_rule_for(kind, kind) for kind in (f16, s8))
+    floats, integers = (instruction.type_rules(kind, kind)[0] for kind in (f16, s8))
     operands = instruction.operand_rules(swizzled_operand(f16, "a"), swizzled_operand(f16, "b"))
     step_a, step_b, major, widths = operands
     label = instruction.label

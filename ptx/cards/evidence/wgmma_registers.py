@@ -24,7 +24,8 @@ from tinygpu.ptx.cards.evidence.wgmma_kernels import (
     right_operand,
 )
 from tinygpu.ptx.cards.specimen import WRONG_VALUES, Card, Field, Guarantee, Specimen, Twin, Variant, swizzled_operand
-from tinygpu.ptx.isa.wgmma import K_BYTES, ROWS, TYPES
+from tinygpu.ptx.isa.shared_operands import K_BYTES
+from tinygpu.ptx.isa.wgmma import ROWS, TYPES
 from tinygpu.ptx.isa.wgmma_registers import WgmmaRegisters
 
 _FLAGS = ("", ", 1, 1", ", 1, 1, 0", ", 1, 1, 1", ", 1, 1, 0, 0")
@@ -60,7 +61,7 @@ def offered(n: int, k: int, a: str, b: str, flags: str) -> bool:
         instruction.accumulator(*kinds)
     except TypeError:
         return False
-    columns = evaluator(instruction.target_rule_for(*kinds).condition.sympy)
+    columns = evaluator(instruction.type_rules(*kinds)[0].condition.sympy)
     endings = [instruction.flags(kinds[0], (False, major)) for major in (False, True)]
     return k == 256 // kinds[0].bits and bool(columns({"n": n})) and flags in endings
 
@@ -147,7 +148,7 @@ def cards() -> Iterator[Card]:
     instruction = WgmmaRegisters(symbol("n"))
     f16, s8 = dtype("f16"), dtype("s8")
     target = instruction.target_rule()
-    floats, integers = (instruction.target_rule_for(kind, kind) for kind in (f16, s8))
+    floats, integers = (instruction.type_rules(kind, kind)[0] for kind in (f16, s8))
     extents = (symbol("rows"), symbol("columns"))
     held = Tile("a", RMEM, f16, extents, (expr(0), expr(0)))
     step, major, widths = instruction.operand_rules(held, swizzled_operand(f16, "b"))

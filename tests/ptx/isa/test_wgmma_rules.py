@@ -56,7 +56,7 @@ def test_what_the_rules_admit_multiplies(
     assume(columns * 2 % swizzle == 0 and (transposed or n * swizzle % (128 * kinds[1].bytes) == 0))
     a, b = swizzled_operand(kinds[0], "a"), swizzled_operand(kinds[1], "b", 1 if transposed else 0)
     k = 32 // kinds[0].bytes
-    rules = [isa.Wgmma(symbol("n")).target_rule_for(*kinds), *isa.Wgmma(symbol("n")).operand_rules(a, b)]
+    rules = [*isa.Wgmma(symbol("n")).type_rules(*kinds), *isa.Wgmma(symbol("n")).operand_rules(a, b)]
     for rule in rules:
         own = {"rows": 64, "columns": k} if rule.name.endswith(" of a") else {"rows": k, "columns": max(n, columns)}
         assume(evaluate(rule.condition, {"n": n, "swizzle": swizzle} | own))
@@ -168,7 +168,7 @@ def test_what_the_rules_admit_multiplies_from_registers(
     columns = n if transposed else 0
     assume(columns * 2 % swizzle == 0 and (transposed or n * swizzle % (128 * kinds[1].bytes) == 0))
     instruction = isa.WgmmaRegisters(symbol("n"))
-    assume(evaluate(instruction.target_rule_for(*kinds).condition, {"n": n}))
+    assume(evaluate(instruction.type_rules(*kinds)[0].condition, {"n": n}))
     made = registers.specimen("admitted", n, pair, swizzle, transposed=transposed, columns=columns)
     assert refused_by_emulator(made) == ""
     assert refused_by_assembler(made) == ""

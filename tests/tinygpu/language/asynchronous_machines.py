@@ -237,11 +237,11 @@ class MatmulTwoCta(Machine):
         rows = blocked((bm, bn), threads=128, vector=self.vector, across=1, name="c")
 
         with (
-            p.grid((self.m, bm), (self.n, bn), cluster=(2, 1), persistent=True) as (i, j),
+            p.grid((self.n, bn), (self.m, bm), cluster=(1, 2), persistent=True) as (j, i),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
             p.pipeline("acc", self.accumulators, c=accumulator) as acc,
         ):
-            mine = p.rank(0) * (bn // 2)  # each CTA of the pair brings its half of b
+            mine = p.rank(1) * (bn // 2)  # each CTA of the pair brings its half of b
             with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a)
                 p.copy(self.tma, self.b.tile(kk, j + mine, shape=(bk, bn // 2)), s.b)

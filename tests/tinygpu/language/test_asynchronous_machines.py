@@ -103,14 +103,14 @@ program MatmulTwoCta()
     SMEM ring.b: f16[64, 64], axis 1 contiguous, pad 0 as layout_b
   pipeline acc: 2 stages, tcgen05 commit
     TMEM acc.c: f32[128, 128], axis 1 contiguous, pad 0
-  grid tile0 in m/128, tile1 in n/128; raster 1; clusters of 2 x 1 persistent
+  grid tile0 in n/128, tile1 in m/128; raster 1; clusters of 1 x 2 persistent
     with ring:
       with acc:
         role producer:
           for i1 < (k + 63) // 64:
             produce ring:
-              token2(ring.a: mbarrier): ring.a[0:+128, 0:+64] = tma a[128*tile0:+128, 64*i1:+64]
-              token3(ring.b: mbarrier): ring.b[0:+64, 0:+64] = tma b[64*i1:+64, 128*tile1 + 64*(tile0 % 2):+64]
+              token2(ring.a: mbarrier): ring.a[0:+128, 0:+64] = tma a[128*tile1:+128, 64*i1:+64]
+              token3(ring.b: mbarrier): ring.b[0:+64, 0:+64] = tma b[64*i1:+64, 128*tile0 + 64*(tile1 % 2):+64]
         role mma:
           produce acc:
             acc.c[0:+128, 0:+128] = 0
@@ -121,7 +121,7 @@ program MatmulTwoCta()
         role epilogue:
           consume acc:
             %v7 = ld acc.c[0:+128, 0:+128]
-            c[128*tile0:+128, 128*tile1:+128] = st %v7"""
+            c[128*tile1:+128, 128*tile0:+128] = st %v7"""
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,10 @@ def test_what_is_admitted_fits_into_shared_memory_with_its_barriers(machine: typ
         assert place(space.program(p), {}).total_bytes > limit
 
 
-def test_barriers_of_a_pipeline_take_16_bytes_a_stage_in_rows_of_128() -> None:
+def test_barriers_lie_side_by_side_16_bytes_a_stage_and_the_address_of_tensor_memory_behind_them() -> None:
     space = space_on(MatmulTwoCta, "b200")
     placed = place(space.program({"bn": 128, "bk": 64, "stages": 4, "accumulators": 2, "vector": 4}), {})
-    assert placed.total_bytes == 4 * (128 * 64 + 64 * 64) * 2 + 128 + 128
+    assert placed.total_bytes == 4 * (128 * 64 + 64 * 64) * 2 + 16 * (4 + 2) + 8
 
 
 def test_the_outputs_of_two_roles_do_not_share_memory() -> None:

@@ -162,10 +162,11 @@ def test_a_reference_that_cannot_judge_is_an_answer_and_nothing_is_written(
 def test_every_kind_that_a_verb_names_is_checked_by_the_verb_or_here() -> None:
     """A verb with an argument of a new kind needs a row, or its own check, which this list then names."""
     own = {
-        "Instruction", "Instruction | Route", "Transfer", "Transfer | MatrixStore", "MatrixMultiply", "Elementwise",
-        "Shuffle", "Tile | n.ScalarArgument | Expr | float", "UnknownLayout | None", "BufferSpec", "Memory", "Expr",
-        "tuple[int, int]", "TileScheduler | None", "LaneRead | Route | None", "Choosable", "Elementwise | Combine",
-        "Tile | tuple[Tile, ...]", "Tile | tuple[Tile, ...] | None", "By", "Values", "n.ScalarArgument | Expr | float",
+        "Instruction", "Instruction | Route", "Transfer", "Transfer | MatrixStore | CellStore", "MatrixMultiply",
+        "Elementwise", "Shuffle", "Tile | n.ScalarArgument | Expr | float", "UnknownLayout | None", "BufferSpec",
+        "Memory", "Expr", "tuple[int, int]", "TileScheduler | None", "LaneRead | Route | None", "Choosable",
+        "Elementwise | Combine", "Tile | tuple[Tile, ...]", "Tile | tuple[Tile, ...] | None", "By", "Values",
+        "n.ScalarArgument | Expr | float", "tuple[Tile, Tile] | None",
     }  # fmt: skip
     verbs = [
         function

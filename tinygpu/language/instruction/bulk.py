@@ -37,7 +37,9 @@ class BulkTransfer(Instruction):
     # What pointers and rows in GMEM are multiples of (cuTensorMapEncodeTiled; PTX ISA, cp.async.bulk).
     align_bytes: ClassVar[int] = 16
 
-    def statement(self, rank: int, shared: str, tensor: str, barrier: str = "", ctas: str = "") -> str:
+    def statement(
+        self, rank: int, shared: str, tensor: str, barrier: str = "", ctas: str = "", pair: bool = False
+    ) -> str:
         """PTX that moves one box.
 
         rank     axes of the tensor
@@ -45,6 +47,7 @@ class BulkTransfer(Instruction):
         tensor   address of the tensor map and coordinates, the fastest axis first, in brackets
         barrier  address of the mbarrier that counts the bytes that arrive, in brackets
         ctas     register of 16 bits with the ranks of the CTAs of the cluster that all receive it; "": this CTA alone
+        pair     whether the bytes are counted by the first CTA of a pair, for both: there is the mbarrier
         """
         raise NotImplementedError
 

@@ -45,7 +45,8 @@ class MatrixMultiply(Instruction):
 
     places  the memories of a, b and c: all RMEM for a warp, at once; b, and perhaps a, in SMEM for a warpgroup, in
             wgmma groups; or b in SMEM, a there or in TMEM, and c in TMEM, issued by a thread, in tcgen05 commits
-    ctas    CTAs of a cluster that multiply together: each holds its own rows of a and c, and 1/ctas of the columns of b
+    ctas    CTAs of a cluster that multiply together: each holds its own rows of a and c, and 1/ctas of the columns of
+            b. They are neighbours along the last axis of the grid; the first of them issues for all
     """
 
     scope: ClassVar[Scope] = "warp"
@@ -81,9 +82,9 @@ class MatrixMultiply(Instruction):
         """The types of factors and sums under which devices have its rate."""
         return a.name, self.accumulator(a, b).name
 
-    def target_rule_for(self, a: DType, b: DType) -> Constraint:
-        """The devices that have it for these operand types."""
-        return self.target_rule()
+    def type_rules(self, a: DType, b: DType) -> tuple[Constraint, ...]:
+        """What it asks of its extents and of devices, for these operand types."""
+        return (self.target_rule(),)
 
     def shape(self, a: DType, b: DType) -> tuple[int, int, int]:
         """(m, n, k) of one instruction for these operand types."""
@@ -148,7 +149,7 @@ class MatrixMultiply(Instruction):
         grouped = in_groups and self.scope == "warpgroup" and self.completion == "wgmma group"
         into_cells = self.places[1:] == (SMEM, TMEM) and self.places[0] in (SMEM, TMEM)
         committed = into_cells and self.scope == "thread" and self.completion == COMMIT
-        if not grouped and not (committed and self.ctas == 1):
+        if not grouped and not (committed and self.ctas in (1, 2)):
             places = and_of([f"{name} in {place}" for name, place in zip("abc", self.places, strict=True)])
             return (
                 f"is of a {self.scope}, with {places}; a MatrixMultiply is of a warp with all in RMEM, completed at "

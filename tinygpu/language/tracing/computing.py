@@ -145,6 +145,8 @@ class Computing(OperandChecks):
         at      how far along k of what the scales are of a and b begin, in elements
         """
         name = self._instruction(instruction, (MatrixMultiply,), "multiply")
+        if not (scales is None or (isinstance(scales, tuple) and len(scales) == 2)):
+            raise self.fail(f"{name} takes scales=(of a, of b), two tiles in registers, not {scales!r}")
         for operand in (a, b, *(scales or ())):
             self._use(operand)
         self._written(accumulator)
@@ -170,12 +172,14 @@ class Computing(OperandChecks):
         self._in_slot(name, b, writing=False)
         self._in_slot(name, accumulator, writing=True)
         self._acts(name, instruction)
-        self.constraints.append(instruction.target_rule_for(a.dtype, b.dtype))
+        self.constraints.extend(instruction.type_rules(a.dtype, b.dtype))
         self.constraints.extend(instruction.operand_rules(a, b))
         self._fragments_fit(name, instruction, (a, b, accumulator))
         self._scales_fit(name, instruction, (a, b), scales, expr(at))
         if instruction.places != (RMEM, RMEM, RMEM):
             self._whole_instructions(instruction, a, b, accumulator)
+        if instruction.ctas > 1:
+            self._by_neighbours(name, instruction, a, b, accumulator)
         if instruction.scope == "warpgroup":
             self._by_warpgroups(name, instruction, a, b, accumulator)
         token = self._token(accumulator, instruction.completion)

@@ -340,6 +340,20 @@ class OperandChecks(BlockChecks):
             sentence = f"the rows of {a.name} that a warpgroup multiplies are whole widths of its swizzle"
             self.require((Condition(f"warpgroups' parts of {a.name}", whole, sentence),))
 
+    def _by_neighbours(self, name: str, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
+        """CTAs that multiply together lie beside each other, and one instruction has all columns of both."""
+        if self.grid_node is None:
+            raise self.fail(f"{name} ({instruction}) multiplies in several CTAs, and there is no grid of them")
+        along = self.grid_node.axes[-1].cluster
+        sentence = (
+            f"{instruction.label} multiplies in {instruction.ctas} CTAs together, neighbours along the last axis of "
+            "the grid: its cluster has a multiple of them there"
+        )
+        self.require((Condition(f"{instruction.label} neighbours", along % instruction.ctas == 0, sentence),))
+        columns = instruction.shape(a.dtype, b.dtype)[1]
+        sentence = f"one instruction has all columns of %{accumulator.name}, of which each CTA brings a part"
+        self.require((Condition(f"{instruction.label} parts", accumulator.shape[1] == columns, sentence),))
+
     def _whole_instructions(self, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
         extents = (*accumulator.shape, a.shape[1])
         shape = instruction.shape(a.dtype, b.dtype)
