@@ -59,9 +59,10 @@ class SharedOperands(MatrixMultiply):
     def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
         """Layouts and majors of operands in SMEM."""
         found = (("a", a, 1), ("b", b, 0))
-        return tuple(rule for name, tile, k_axis in found for rule in self._rules_of(name, tile, k_axis))
+        return tuple(rule for name, tile, k_axis in found for rule in self.rules_of(name, tile, k_axis))
 
-    def _rules_of(self, name: str, tile: Tile, k_axis: int) -> Iterator[Constraint]:
+    def rules_of(self, name: str, tile: Tile, k_axis: int) -> Iterator[Constraint]:
+        """Those of one operand, "a" or "b", whose axis `k_axis` is k; none where it lies elsewhere."""
         buffer = tile.buffer
         if buffer is None or buffer.memory is not SMEM:
             return

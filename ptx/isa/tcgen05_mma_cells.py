@@ -35,7 +35,7 @@ class Tcgen05MmaCells(Tcgen05Mma):
         return "tcgen05.mma.cells"
 
     def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
-        """Of a the step along its columns; of b what lies in SMEM."""
+        """Of a the step along its columns; of b what is asked of what lies in SMEM."""
         step = a.dtype.bits * a.shape[1] // 8
         sentence = f"each instruction multiplies {K_BYTES} bytes along k of operand a"
-        return (self.rule("step of a", all_of([step == K_BYTES]), sentence), *super().operand_rules(a, b))
+        return (self.rule("step of a", all_of([step == K_BYTES]), sentence), *self.rules_of("b", b, 0))

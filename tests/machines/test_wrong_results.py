@@ -22,7 +22,9 @@ from tinygpu.ptx.verification.inputs import Inputs
 from tinygpu.ptx.verification.trial import Trial, draw
 
 Array = NDArray[Any]
-MATMULS = [name for name in SHIPPED if name.startswith("matmul") and name != "matmul_w4"]  # its weights are packed
+# Packed weights and scales of blocks make other products, which their machines' own tests break.
+OTHER = ("matmul_w4", "matmul_mx", "matmul_nvfp4")
+MATMULS = [name for name in SHIPPED if name.startswith("matmul") and name not in OTHER]
 CHAINS = ["axpby", "bias_relu", "transpose"]
 OPTIONS: tuple[dict[str, Any], ...] = (
     {}, {"activation": "relu", "with_bias": True}, {"activation": "gelu"},

@@ -221,6 +221,7 @@ def test_what_cannot_be_written_is_no_candidate(name: str) -> None:
 TYPE = "narrows a type: verbs take this family alone, and what is dispatched here is of it"
 HANDOVER = "tinygpu.language.handover"
 COMMITTED = "tinygpu.language.committed, and tests/machines/test_matmul_basic_blackwell.py tries it"
+SCALES = "tinygpu.language.tracing.operand_checks, and tests/machines/test_matmul_block_scaled.py tries it"
 OPEN = "the state of lowering itself: a block is entered before what stands in it is written"
 PLACES: dict[tuple[str, str], str] = {
     ("bulk", "{} is not moved to or from {} by TMA"): "no swizzle",
@@ -253,6 +254,7 @@ PLACES: dict[tuple[str, str], str] = {
     ("handover", "{} is produced by TMA, and its produce() does more than copy"): "more than copies",
     ("lower", "stream-K deals out the rounds of a loop over one dim, and this one has {}"): "stream-K",
     ("matrix", "{} does not load matrices"): TYPE,
+    ("matrix", "{} takes scales from {} on, where no number is known before the launch"): SCALES,
     ("matrix", "{} does not store matrices"): TYPE,
     ("matrix", "{} ({}) has no form for {}"): "a rule of the family: transpose of NAME",
     ("matrix", "{} ({}) on operands outside registers cannot be written for a warp"): TYPE,

@@ -102,7 +102,7 @@ def test_the_costs_of_all_candidates_at_once_are_those_of_their_plans() -> None:
         return whole.value(f"prologue.{what}", values) + whole.value(f"epilogue.{what}", values)
 
     moved = 32 * warps * np.array([p.selects + p.permutes for p in plans])
-    assert (once("alu_ops") == moved + columns["bm"] * columns["bn"]).all()  # and a conversion of every element
+    assert (once("alu_ops") == moved + columns["bm"] * columns["bn"] // 2).all()  # and a conversion of every pair
     assert (once("l1_wavefronts") == warps * np.array([p.shuffles for p in plans])).all()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -54,7 +54,8 @@ def operands(draw: Any) -> tuple[Operand, tuple[int, ...]]:
         step = step * shape[axis] + draw(st.integers(0, 3))
     ld = strides[order[1]] if rank > 1 else shape[0]
     outer = tuple(strides[axis] for axis in order[2:])
-    made = Operand("x", dtype("f16"), shape, "row", ld, 16, "in", outer, order if rank > 2 else ())
+    major: Literal["row", "col"] = "col" if order == (0, 1) else "row"
+    made = Operand("x", dtype("f16"), shape, major, ld, 16, "in", outer, order if rank > 2 else ())
     return made, tuple(draw(st.integers(1, size)) for size in shape)
 
 
