@@ -20,6 +20,7 @@ from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
+from tinygpu.testing.bench import open_bench
 
 ORDERS = ("row", "col")
 # One more than a tile, primes, rounds fewer than stages, several tiles along each axis, one row or column.
@@ -112,3 +113,11 @@ def test_it_is_a_machine_of_the_family_and_its_best_is_as_fast_as_with_cp_async(
     names = ("matmul_blackwell_consumer", "matmul_ampere")
     with_it, without = (tg.predict(tg.space(name, device="rtx-5090", dtypes="bf16", **sizes)) for name in names)
     assert with_it.seconds < without.seconds
+
+
+def test_it_is_checked_on_devices_that_it_is_searched_for() -> None:
+    on = (device("h100"), device("rtx5090"))
+    bench = open_bench(MatmulBlackwellConsumer, 1, on, 1, 0, lambda _: None)
+    assert [d.name for d in bench.devices] == ["RTX-5090"]
+    assert "the GPU has neither wgmma nor tensor memory" in bench.elsewhere["H100-SXM5"]
+    assert len(bench.posings) == 1

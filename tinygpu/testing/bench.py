@@ -162,7 +162,7 @@ def _missing(machine: type[Machine], plain: Problem, device: Device, workbench: 
         return ""
     reasons = []
     for part in space.space.parts:
-        broken = part.violations({}, [c for c in part.constraints if c.kind == "legality" and _about_device(c)])
+        broken = part.violations({}, [c for c in part.constraints if _about_device(c)])
         if not broken:
             return ""
         reasons.append(str(broken[0]))
