@@ -174,6 +174,7 @@ class _Run:
             case sync.Arrive():
                 self.arrive(state, registers, progress, action)
             case sync.CommitAt(barrier) if barrier.side == "full":
+                self.nothing_added(state, registers, progress, barrier)
                 self.expect(state, registers, progress, barrier, 1)
             case sync.CommitAt(barrier, ctas, axes):
                 self.arrive(state, registers, progress, sync.Arrive(barrier, ctas, axes=axes), "tcgen05")
@@ -321,6 +322,16 @@ class _Run:
         if found.ahead == now.brought:
             progress[ring] = replace(now, brought=found.ahead + 1, bytes=((1, 1, None),))
             self.moved(state, "bring", Barrier(ring, "full", 0, 0), found.ahead, progress[ring])
+
+    def nothing_added(
+        self, state: State, registers: dict[str, Value], progress: dict[str, Progress], barrier: Barrier
+    ) -> None:
+        """A commit behind a loop that had no round completes at once: the slot is handed over as it is."""
+        use, ring = self.use(registers, barrier, "a commit arrives at"), barrier.pipeline
+        now = progress[ring]
+        if use == now.brought and now.expected <= use < now.waited:
+            progress[ring] = replace(now, brought=use + 1, bytes=((1, 1, None),))
+            self.moved(state, "bring", Barrier(ring, "full", 0, 0), use, progress[ring])
 
     def fills(self, ring: str) -> bool:
         """Whether the role's warps arrive where slots of a ring are full."""

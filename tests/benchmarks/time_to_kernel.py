@@ -33,6 +33,7 @@ SIZES = {
     "top_k": {"m": 1 << 19, "n": 256, "k": 8},
     "grouped_matmul": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},
     "grouped_matmul_hopper": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},
+    "grouped_matmul_blackwell": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},
     "attention_decoding": {"b": 16, "h": 8, "r": 8, "t": 16384, "d": 128},
     "attention_paged": {"b": 16, "h": 8, "r": 8, "d": 128, "most": 128, "pages": 2048, "page": 128},
 }

@@ -28,6 +28,7 @@ SHIPPED: Mapping[str, str] = {
     "gated_matmul": "tinygpu.machines.gated_matmul:GatedMatmul",
     "grouped_matmul": "tinygpu.machines.grouped_matmul:GroupedMatmul",
     "grouped_matmul_hopper": "tinygpu.machines.grouped_matmul_hopper:GroupedMatmulHopper",
+    "grouped_matmul_blackwell": "tinygpu.machines.grouped_matmul_blackwell:GroupedMatmulBlackwell",
     "matmul_w4": "tinygpu.machines.matmul_w4:MatmulW4",
     "matmul_simt": "tinygpu.machines.matmul_simt:MatmulSimt",
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",

@@ -181,7 +181,7 @@ class _Counter:
         self.phases = {"prologue": Tally(), "iteration": Tally(), "epilogue": Tally()}
         self.iterations: Expr = expr(1)
         roles = [s.body for s in walk(program.body) if isinstance(s, n.InRole)]
-        self.main = {loop for body in roles or [program.body] for loop in _main_loop(body)}
+        self.main = {loop for body in roles or [program.body] for loop in _main_loop(body, sums_of(program))}
 
     def run(self) -> None:
         loops = [s for s in walk(self.program.body) if isinstance(s, n.Repeated) and not s.written_out]
@@ -362,16 +362,25 @@ def in_turn(program: Program) -> tuple[str, ...]:
 
 def taking_sums(program: Program) -> tuple[str, ...]:
     """The roles that take sums from tensor memory, in their order."""
-    sums = {p.name for p in program.pipelines if p.completion == COMMIT}
+    sums = sums_of(program)
     return tuple(dict.fromkeys(place.role for place in places(program.body) if place.consumes & sums))
 
 
-def _main_loop(body: tuple[n.Statement, ...]) -> list[n.Repeated]:
+def sums_of(program: Program) -> frozenset[str]:
+    """The pipelines that hand over sums in tensor memory."""
+    return frozenset(p.name for p in program.pipelines if p.completion == COMMIT)
+
+
+def _main_loop(body: tuple[n.Statement, ...], sums: frozenset[str]) -> list[n.Repeated]:
     """The loop of a role in which its time goes: the first that multiplies, or fills slots, or the first there is.
 
-    What loops before it do belongs to the prologue: they look for the tile.
+    What loops before it do belongs to the prologue: they look for the tile. A role that takes sums from tensor memory
+    outside of its loops, once for each tile, has no such loop.
     """
     loops = [s for s in walk(body) if isinstance(s, n.Repeated) and not s.written_out]
+    taking = [s for s in walk(body) if isinstance(s, n.Consume) and s.pipeline in sums]
+    if taking and not any(s in taking for s in walk(tuple(loops))):
+        return []
     for kind in (n.Multiply, n.Pipelined | n.Produce):
         if found := [s for s in loops if any(isinstance(inner, kind) for inner in walk((s,)))]:
             return found[:1]

@@ -1,7 +1,7 @@
 """Checks of what tensor memory hands over: products and stores into it, who issues them, and where sums begin.
 
-One thread issues products and does nothing else. Sums begin with p.clear; in a single slot they may go on from what a
-consumer has left there, which then consumes it alone.
+One thread issues products; where CTAs have one tile, all threads of its role may find numbers before that. Sums begin
+with p.clear; in a single slot they may go on from what a consumer has left there, which then consumes it alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tinygpu.language.memories import TMEM
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import Pipeline
 from tinygpu.program import nodes as n
-from tinygpu.program.one_thread import by_one_thread, issued, statements
+from tinygpu.program.one_thread import all_threads_do, issued, statements
 from tinygpu.program.pairs import pair_of, pair_of_ring, pair_of_role
 from tinygpu.program.products import going_on_in, into_tensor_memory
 from tinygpu.program.program import Program
@@ -39,12 +39,16 @@ def _mistakes(program: Program) -> Iterator[str]:
     for role in program.roles:
         mine = tuple(statements(program.body, role.name))
         multiplied = [s for s in walk(mine) if into_tensor_memory(s)]
-        if multiplied and not by_one_thread(program, mine):
+        together = all_threads_do(program, mine)
+        if multiplied and (together is None or (together and program.grid.scheduler.persistent)):
             others = [s.headline(frozenset()) for s in walk(mine) if not s.children and not issued(s)]
             said = f": {others[0]}" if others else ""
+            instead = "do that in another role"
+            if together:
+                instead += ", or in a grid whose CTAs have one tile"
             yield (
                 f"role {role.name} multiplies into tensor memory, which one of its threads does alone, and all of them "
-                f"do more{said}; do that in another role"
+                f"do more{said}; {instead}"
             )
 
 

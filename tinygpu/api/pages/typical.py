@@ -21,6 +21,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "matmul_w4": {"m": 16, "n": 16384, "k": 16384, "group": 128},
     "grouped_matmul": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},
     "grouped_matmul_hopper": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},
+    "grouped_matmul_blackwell": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},
     "gated_matmul": {"m": 4096, "n": 14336, "k": 4096},
     "matmul_simt": {"m": 4096, "n": 4096, "k": 4096},
     "matmul_ampere": {"m": 4096, "n": 4096, "k": 4096},

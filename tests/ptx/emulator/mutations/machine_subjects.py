@@ -36,6 +36,9 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
     "grouped_matmul_hopper": (
         "h100", (({"m": 96, "n": 64, "k": 200, "experts": 3}, {"bm": 64, "bn": 32, "bk": 32, "stages": 2}),)
     ),
+    "grouped_matmul_blackwell": (
+        "b200", (({"m": 160, "n": 64, "k": 200, "experts": 3}, {"bn": 32, "bk": 32, "stages": 2}),)
+    ),
     "permute": ("a100", (({"a": 2, "b": 3, "c": 2, "d": 5, "e": 33}, {}),)),
     "rotary": ("a100", (({"m": 9, "h": 3, "t": 7, "half": 20}, {"rounds": 2}),)),
     "rotary_neighbours": ("a100", (({"m": 9, "h": 3, "t": 7, "half": 20}, {"rounds": 2}),)),

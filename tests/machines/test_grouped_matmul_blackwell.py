@@ -1,0 +1,139 @@
+"""Rows that are multiplied group by group in tensor memory: groups of any length, every type, rings, broken kernels."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_grouped_matmul import LENGTHS, multiplied
+
+import tinygpu as tg
+from tinygpu.devices import device
+from tinygpu.language import DeclarationError, Tracer
+from tinygpu.machines.grouped_matmul_blackwell import KINDS, GroupedMatmulBlackwell
+from tinygpu.machines.operands import RESULTS
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.lowering.lower import lowered
+from tinygpu.ptx.protocol.certificate import certify
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.buffers import solve_buffers
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+POINT: dict[str, Any] = {"bn": 32, "bk": 32, "stages": 2, "looked_at": 1, "raster": 4, "piece": 16, "swizzle": 64}
+# Beside the lengths for smaller tiles: a whole tile of 128 rows, one row more, one less, and several of one group.
+LONG = {"around a tile": (128, 129, 127, 0, 1), "several tiles of one group": (0, 397, 2)}
+
+
+@pytest.mark.parametrize("lengths", [*LENGTHS.values(), *LONG.values()], ids=[*LENGTHS, *LONG])
+@pytest.mark.sampled(4)
+def test_groups_of_any_length_are_right(lengths: tuple[int, ...]) -> None:
+    multiplied(GroupedMatmulBlackwell, "b200", lengths, **POINT, vy=8)
+
+
+def posed(seed: int) -> Any:
+    """Every type in turn, in the orders that it has; integers and 8-bit floats in results of each width."""
+    rng = random.Random(seed)
+    kind = KINDS[seed % len(KINDS)]
+    result = RESULTS[kind][seed // len(KINDS) % len(RESULTS[kind])]
+    dims = {"m": rng.choice((1, 97, 129, 300)), "n": 16 * rng.randint(1, 5), "k": 16 * rng.randint(1, 7)}
+    return GroupedMatmulBlackwell.problem(
+        **dims, experts=rng.choice((1, 2, 5, 40)), dtypes={"x": kind, "y": result},
+        majors={"w": rng.choice(("row", "experts.n.k"))},
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sampled(20)
+def test_random_candidates_are_right_and_their_rings_proved(seed: int, draw_candidate: Any) -> None:
+    problem = posed(seed)
+    space = build_space(GroupedMatmulBlackwell, problem, device("b200"))
+    point = draw_candidate(space, seed)
+    program = space.program(point)
+    found = verify(
+        build(program, problem, point, SolverCache()).kernel, GroupedMatmulBlackwell, problem, orders=("random",)
+    )
+    assert found.passed, f"{problem} {point}\n{found}"
+    swizzles = solve_buffers(program, SolverCache()).swizzles
+    assert certify(lowered(program, problem, point, swizzles).protocol).proved
+
+
+# What a kernel of it must have; each is broken everywhere, by (what is looked for, what is put there).
+BROKEN = {
+    "nobody waits for sums in registers": (r"tcgen05\.wait::ld\.sync\.aligned;", ""),
+    "products do not arrive": (r"tcgen05\.commit[^;]*;", ""),
+    "bytes are not expected": (r"(mbarrier\.arrive)\.expect_tx(\.shared::cta\.b64 _, \[[^]]*\]), \d+;", r"\1\2;"),
+    "columns are never given back": (r"tcgen05\.dealloc[^;]*;", ""),
+    "sums of another slot of columns": (r"(tcgen05\.ld[^;]*\[[^;]*)\];", r"\1+16];"),
+    "a tile begins with old sums": (r"(setp)\.ne(\.u32 %p\d+, 0, 0;)", r"\1.eq\2"),
+    "lanes do not add up what they count": (r"(shfl\.sync\.bfly\.b32 [^;]*), 16, ", r"\1, 0, "),
+    "another group's matrix": (r"(cp\.async\.bulk\.tensor\.3d[^;]*\{[^;]*), (%r\d+)\}", r"\1, 0}"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_kernels_are_refused(name: str) -> None:
+    problem = GroupedMatmulBlackwell.problem(m=160, n=64, k=200, experts=3)
+    space = build_space(GroupedMatmulBlackwell, problem, device("b200"))
+    (point,) = space.space.restrict(POINT | {"vy": 8, "looked_at": 1}).sample(1, np.random.default_rng(0))
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    assert verify(kernel, GroupedMatmulBlackwell, problem, orders=("late",)).passed
+    pattern, by = BROKEN[name]
+    ptx = re.sub(pattern, by, kernel.ptx)
+    assert ptx != kernel.ptx
+    assert not verify(replace(kernel, ptx=ptx), GroupedMatmulBlackwell, problem, orders=("late",)).passed
+
+
+def test_integers_are_multiplied_on_b200_and_refused_on_b300_in_a_sentence() -> None:
+    problem = GroupedMatmulBlackwell.problem(m=128, n=64, k=64, experts=2, dtypes={"x": "s8"})
+    assert build_space(GroupedMatmulBlackwell, problem, device("b200")).sample(1, 0)
+    said = str(tg.explain(tg.space(GroupedMatmulBlackwell, problem, device="b300")))
+    assert "kind::i8 exists on sm_100 only" in said
+
+
+class TileAfterTile:
+    """A tracer whose grids are persistent."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tracer, name)
+
+    def grid(self, *axes: Any, **more: Any) -> Any:
+        return self.tracer.grid(*axes, **more, persistent=True)
+
+
+def test_threads_do_not_find_numbers_for_one_of_them_in_every_tile() -> None:
+    with pytest.raises(DeclarationError) as refused:
+
+        class Persistent(GroupedMatmulBlackwell):
+            """The same, tile after tile"""
+
+            def program(self, p: Any) -> None:
+                super().program(TileAfterTile(p))  # type: ignore[arg-type]
+
+    assert str(refused.value).split("\n")[0] == (
+        "Persistent.program: role multiplier multiplies into tensor memory, which one of its threads does alone, and all "
+        "of them do more: %v18 = 0; do that in another role, or in a grid whose CTAs have one tile"
+    )
+
+
+def test_predictions_take_what_is_declared_of_the_groups() -> None:
+    found = {}
+    for m, experts in ((4096, 8), (4096, 64), (4, 512)):
+        problem = GroupedMatmulBlackwell.problem(m=m, n=256, k=512, experts=experts)
+        space = build_space(GroupedMatmulBlackwell, problem, device("b200"))
+        found[m, experts] = space.counts(0).demand(
+            {**space.environment, **problem.environment(), **POINT, "vy": 8}, space.device
+        )
+    # every group has half a tile that is empty; rows that are fewer than groups have one each
+    assert {key: int(d.ctas) for key, d in found.items()} == {(4096, 8): 288, (4096, 64): 512, (4, 512): 32}
+    assert {int(d.iterations) for d in found.values()} == {512 // POINT["bk"]}
+    x, y, w = (2 * rows * columns for rows, columns in ((4096, 512), (4096, 256), (512, 256)))
+    assert int(found[4096, 8].compulsory_dram_bytes) == x + y + 8 * w + 4 * 9
+    assert int(found[4, 512].compulsory_dram_bytes) == (x + y) // 1024 + 4 * w + 4 * 513
