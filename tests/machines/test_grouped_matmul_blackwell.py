@@ -118,8 +118,8 @@ def test_threads_do_not_find_numbers_for_one_of_them_in_every_tile() -> None:
                 super().program(TileAfterTile(p))  # type: ignore[arg-type]
 
     assert str(refused.value).split("\n")[0] == (
-        "Persistent.program: role multiplier multiplies into tensor memory, which one of its threads does alone, and all "
-        "of them do more: %v18 = 0; do that in another role, or in a grid whose CTAs have one tile"
+        "Persistent.program: role multiplier multiplies into tensor memory, which one of its threads does alone, and "
+        "all of them do more: %v18 = 0; do that in another role, or in a grid whose CTAs have one tile"
     )
 
 
