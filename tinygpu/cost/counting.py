@@ -191,7 +191,18 @@ class _Counter:
         self.phases[start].add("warp_instructions", warps * PROLOGUE_INSTRUCTIONS)
         self.phases["prologue"].wait("fmas", 30)
         if loops:
-            self.phases["prologue"].wait("global_loads", 1)
+            self._first_latency(self.phases["prologue"])
+
+    def _first_latency(self, prologue: Tally) -> None:
+        """Waits once for the first data, whoever asks for them.
+
+        A pipeline's first tile is asked for ahead of its loop, together with what is copied there, and after what was
+        loaded before. Rounds that nothing runs ahead of wait for what they load themselves, each once, the first too:
+        the predictor adds those, and before such a loop there is nothing to wait for but what stands there.
+        """
+        loaded = prologue.chain["global_loads"]
+        copied = maximum(loaded, minimum(prologue.work["sectors_read"], 1))
+        prologue.chain["global_loads"] = where(self.operations.prefetch >= 1, loaded + 1, copied)
 
     # -- walking ---------------------------------------------------------------------------------------------------
     def _body(self, body: tuple[n.Statement, ...], phase: str, times: Expr) -> str:

@@ -12,6 +12,7 @@ import pytest
 from tinygpu.cost.counting import count
 from tinygpu.cost.demand import Chain, Demand, Work
 from tinygpu.cost.locality import dram_read_bytes
+from tinygpu.cost.predictor import predict
 from tinygpu.devices import device
 from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, blocked
 from tinygpu.machines.attention_decoding import KeysOfPart
@@ -222,8 +223,10 @@ def test_what_belongs_to_prologue_rounds_and_epilogue(how: str, warps: int) -> N
     get = {"warp_instructions": 2 * rows, "smem_load_wavefronts": rows}
     put = {"warp_instructions": 2 * rows, "smem_store_wavefronts": rows}
     begin, more = {"warp_instructions": 60 * warps}, {"warp_instructions": 16 * warps}
-    late, tile = {"fmas": 30, "global_loads": 1}, 512 * rows // 4
+    number, tile = {"fmas": 30}, 512 * rows // 4
     for stages in (1, 3):
+        # the first tile of a ring that runs ahead; rounds that wait for their own have no other latency before them
+        late = plus(number, {"global_loads": 1}) if stages > 1 else number
         d = demand_of(space, {"how": how, "warps": warps, "stages": stages})
         phases = [(amounts(p.work), amounts(p.chain)) for p in (d.prologue, d.iteration, d.epilogue)]
         rounds = 640 // (32 * warps)
@@ -236,13 +239,13 @@ def test_what_belongs_to_prologue_rounds_and_epilogue(how: str, warps: int) -> N
             expected = [(none, {"fmas": 30}), (three, none), (none, none)]
             assert d.iterations == 1
         elif how == "rounds":
-            expected = [(begin, late), (plus(load, both, store, more), none), (none, none)]
+            expected = [(begin, number), (plus(load, both, store, more), none), (none, none)]
             assert (d.iterations, d.prefetch_iterations, d.bytes_in_flight_per_cta) == (rounds, 0, tile)
         elif how == "apart":
             # of the rounds inside, which read the same, L1 serves all but one
             found = {**load, "sectors_read": -(-4 * rows // 5), "accesses_read": -(-2 * rows // 5)}
             five = plus(plus(found, both, store, times=5), more)
-            expected = [(begin, late), (five, none), (none, none)]
+            expected = [(begin, number), (five, none), (none, none)]
             assert d.iterations == rounds
         else:
             waits = {"barriers": 2 if stages == 1 else 1}
@@ -256,6 +259,23 @@ def test_what_belongs_to_prologue_rounds_and_epilogue(how: str, warps: int) -> N
             assert (d.iterations, d.prefetch_iterations) == (rounds, stages - 1)
             assert d.bytes_in_flight_per_cta == max(stages - 1, 1) * tile
         assert phases == expected, stages
+
+
+@pytest.mark.parametrize(("how", "more"), [("at once", 0), ("rounds", 0), ("ring", 1)])
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_one_latency_before_the_first_value_and_one_for_each_round_that_waits(how: str, more: int, rounds: int) -> None:
+    """One CTA, for which a slower DRAM adds its latency as often as data are waited for, and no further time. What is
+    loaded before the ring is waited for by itself.
+    """
+    gpu = device("a100")
+    figure = gpu.figure("lat_dram")
+    slower = gpu.with_figures({"lat_dram": replace(figure, value=float(figure.value or 0) + 1000)})
+    space = build_space(Rows, Rows.problem(m=4, n=32 * rounds), gpu)
+    d = demand_of(space, {"how": how, "warps": 1, "stages": 1})
+    waits = d.iterations + more
+    added_s = float(predict(slower, d).seconds) - float(predict(gpu, d).seconds)
+    assert added_s == pytest.approx(waits * 1000 / gpu.boost_clock_hz)
+    assert waits == (1 if how == "at once" else rounds + more)
 
 
 def test_where_reuse_is_left_out_every_input_is_read_once() -> None:
