@@ -29,6 +29,7 @@ PRODUCT = {"m": 8192, "n": 8192, "k": 8192}
 # Of plans, and of what is no square product.
 SIZES = {
     "matmul_skinny": {"m": 16, "n": 16384, "k": 16384},
+    "matmul_skinny_blackwell": {"m": 16, "n": 16384, "k": 16384},
     "tensor_reduction": {"n": 1 << 27},
     "top_k": {"m": 1 << 19, "n": 256, "k": 8},
     "grouped_matmul": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},

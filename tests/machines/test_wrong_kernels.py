@@ -38,6 +38,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "matmul_basic_hopper": {"bm": 64, "bn": 32, "bk": 32, "stages": 2},
     "matmul_basic_blackwell": {"bn": 32, "bk": 32, "stages": 2, "piece": 16},
     "matmul_blackwell": {"bn": 32, "bk": 32, "stages": 2, "piece": 16, "cluster_m": 1, "cluster_n": 1},
+    "matmul_skinny_blackwell": {"bm": 16, "bk": 32, "stages": 2, "tiles": 1, "split_k": 1},
     "matmul_mx": {"bm": 32, "bn": 32, "bk": 128},
     "matmul_nvfp4": {"bm": 32, "bn": 32, "bk": 64},
     "matmul_blackwell_consumer": {"bm": 32, "bn": 32, "bk": 32, "split_k": 1, "stream_k": 0},
@@ -58,7 +59,7 @@ class Subject:
         return verify(replace(self.kernel, ptx=ptx), self.machine, self.problem, orders=("late",))
 
 
-ON_BLACKWELL = ("matmul_basic_blackwell", "matmul_blackwell")
+ON_BLACKWELL = ("matmul_basic_blackwell", "matmul_blackwell", "matmul_skinny_blackwell")
 ON_CONSUMER_BLACKWELL = ("matmul_blackwell_consumer", "matmul_mx", "matmul_nvfp4")
 ON_HOPPER = ("matmul_skinny", "matmul_basic_hopper", "matmul_hopper")
 
@@ -68,7 +69,7 @@ def subject(name: str) -> Subject:
     (machine,) = family(name).machines
     following = {d.name for d in machine.following_dims()}
     sizes = {name: 96 for name in machine.dim_names() if name not in following}
-    sizes |= {"m": 16 if name == "matmul_skinny" else 48} if "m" in sizes else {}
+    sizes |= {"m": 16 if name.startswith("matmul_skinny") else 48} if "m" in sizes else {}
     sizes |= {"group": 32} if "group" in sizes else {}
     options = {"activation": "relu", "with_bias": True} if issubclass(machine, Epilogue) else {}
     problem = machine.problem(**sizes, options=options)

@@ -22,6 +22,7 @@ from tinygpu.machines.matmul_blackwell_consumer import MatmulBlackwellConsumer
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.machines.matmul_skinny import MatmulSkinny
+from tinygpu.machines.matmul_skinny_blackwell import MatmulSkinnyBlackwell
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.lower import lowered
@@ -220,6 +221,10 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     ),
     # those in clusters have too many states to tell what breaks; that they are proved, random candidates show
     "blackwell, staged": (MatmulBlackwell, SMALL, BLACKWELL),
+    "skinny blackwell, split-K": (
+        MatmulSkinnyBlackwell, (13, 304, 320),
+        {"bm": 16, "bk": 32, "stages": 3, "tiles": 1, "split_k": 3, "swizzle": 32},
+    ),
     "consumer": (MatmulBlackwellConsumer, SMALL, CONSUMER),
     "consumer, staged": (MatmulBlackwellConsumer, SMALL, CONSUMER | {"store": "staged"}),
     "consumer, pingpong": (

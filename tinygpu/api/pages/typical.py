@@ -26,6 +26,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "matmul_simt": {"m": 4096, "n": 4096, "k": 4096},
     "matmul_ampere": {"m": 4096, "n": 4096, "k": 4096},
     "matmul_skinny": {"m": 16, "n": 16384, "k": 16384},
+    "matmul_skinny_blackwell": {"m": 16, "n": 16384, "k": 16384},
     "matmul_basic_hopper": {"m": 4096, "n": 4096, "k": 4096},
     "matmul_hopper": {"m": 4096, "n": 4096, "k": 4096},
     "matmul_blackwell": {"m": 4096, "n": 4096, "k": 4096},

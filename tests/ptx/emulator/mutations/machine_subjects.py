@@ -114,6 +114,13 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
             ),
         ),
     ),
+    "matmul_skinny_blackwell": (
+        "b200",
+        tuple(
+            ({"m": 13, "n": 192, "k": 416}, {"bm": 16, "bk": 32, "stages": 2, "tiles": 1, "split_k": split})
+            for split in (1, 2)
+        ),
+    ),
     "matmul_skinny": (
         "h100",
         tuple(
