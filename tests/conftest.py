@@ -1,6 +1,7 @@
 """What every test shares: which tests run when, in how many processes, and how long hypothesis may take."""
 
 import gc
+import hashlib
 import inspect
 import os
 import sys
@@ -19,6 +20,11 @@ settings.register_profile("everywhere", EVERYWHERE)
 settings.load_profile("everywhere")
 # A check of a commit says the same each time that it runs; new examples are for those who run the suite themselves.
 settings.register_profile("repeatable", EVERYWHERE, derandomize=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--part 1/3`: a third of what is chosen, the one that `.ci/run` takes for every third commit."""
+    parser.addoption("--part", default="0/1", metavar="K/N", help="of the chosen tests part K of N")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -95,12 +101,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("gpu") and not status.present:
                 item.add_marker(pytest.mark.skip(reason=status.reason))
-    if not _is_quick(config):
-        return
-    _try_fewer_examples(items)
-    left = {i: None for i in items if any(i.get_closest_marker(name) for name in LEFT_OUT)}
-    config.hook.pytest_deselected(items=list(left))
-    items[:] = [item for item in items if item not in left]
+    if _is_quick(config):
+        _try_fewer_examples(items)
+        left = {i: None for i in items if any(i.get_closest_marker(name) for name in LEFT_OUT)}
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
+    take_part(config, items)
+
+
+def take_part(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep part K of N parts into which the names of tests fall by their hashes: the same in every process and run."""
+    which, parts = map(int, config.option.part.split("/"))
+    if not 0 <= which < parts:
+        raise pytest.UsageError(f"--part {which}/{parts} is no part: K/N with K from 0 to N - 1")
+    mine = [int(hashlib.sha256(item.nodeid.encode()).hexdigest(), 16) % parts == which for item in items]
+    config.hook.pytest_deselected(items=[item for item, kept in zip(items, mine, strict=True) if not kept])
+    items[:] = [item for item, kept in zip(items, mine, strict=True) if kept]
 
 
 def _try_fewer_examples(items: list[pytest.Item]) -> None:

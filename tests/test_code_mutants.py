@@ -61,6 +61,7 @@ def test_the_edits_of_a_function() -> None:
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("room", [*ROOMS, *OTHERS], ids=lambda room: room.name)
+@pytest.mark.end_to_end
 def test_every_edit_of_a_room_is_another_program(room: Room) -> None:
     every = [edit for path in room.paths() for edit in edits_of_file(ROOT, path)]
     assert {edit.kind for edit in every} == set(KINDS)

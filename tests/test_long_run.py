@@ -110,6 +110,7 @@ def test_a_table_says_what_was_met_of_what_there_is() -> None:
     assert "| `softmax` | 1 right | 1 right |  |  |  | 2 of 4 | 2 of 6 | 1 | 4 |" in rows
 
 
+@pytest.mark.end_to_end
 def test_a_type_that_a_device_cannot_convert_gives_way() -> None:
     machine, bench = long_run.shipped("dequantise"), long_run.Workbench()
     kind = [str(k) for k in long_run.deciding(machine)[1]].index("e4m3")

@@ -103,6 +103,7 @@ def test_a_drawing_has_the_devices_and_the_times_of_its_page(name: str) -> None:
     }
 
 
+@pytest.mark.end_to_end
 def test_what_is_wrong_is_told_with_the_command_that_mends_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

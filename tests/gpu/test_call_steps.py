@@ -72,6 +72,7 @@ def test_a_step_ends_as_done_skipped_or_failed_and_keeps_what_it_found(running: 
         assert {"good.json", "broken.log"} <= set(archive.namelist())
 
 
+@pytest.mark.end_to_end
 def test_what_a_step_has_found_so_far_is_written_while_it_runs(
     running: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_step_that_does_not_end_is_killed_with_what_it_started(running: Run) -
     pytest.fail("what the step started goes on")
 
 
+@pytest.mark.end_to_end
 def test_a_program_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     program = "print('so far', flush=True); import time; time.sleep(60)"
     ended = run_program([sys.executable, "-S", "-c", program], 2, cwd=tmp_path)
@@ -287,6 +289,7 @@ def test_a_problem_that_fails_outside_of_our_kernels_is_given_up_at_once() -> No
         ("[(say('{}'), time.sleep(0.2)) for _ in range(300)]", 2, 30, "the time was up"),
     ],
 )
+@pytest.mark.end_to_end
 def test_the_tables_process_is_watched(tmp_path: Path, body: str, seconds: float, quiet: float, how: str) -> None:
     lines = tmp_path / "lines"
     program = f"import time\nout = open({str(lines)!r}, 'a')\ndef say(t): out.write(t + chr(10)); out.flush()\n{body}"

@@ -74,6 +74,7 @@ def run_there(site: Path, program: str, cwd: Path, barred: Sequence[str] = BARRE
     return done.stdout
 
 
+@pytest.mark.end_to_end
 def test_what_runs_there_needs_neither_solver_nor_algebra(site: Path, tmp_path: Path) -> None:
     program = f"""
 import importlib
@@ -88,6 +89,7 @@ print(json.dumps([tinygpu.__file__, sorted({{n.split('.')[0] for n in sys.module
     assert set(loaded) & {*BARRED, "cuda", "torch", "triton"} == set()
 
 
+@pytest.mark.end_to_end
 def test_the_tests_that_need_a_gpu_are_collected_without_a_solver(site: Path, tmp_path: Path) -> None:
     program = f"""
 import pytest

@@ -24,6 +24,7 @@ SIZES = ((1, 1, 1, 1, 1), (1, 2, 2, 65, 65), (2, 1, 1, 33, 130), (1, 1, 3, 129, 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize(("machine", "gpu"), [(AttentionAmpere, "a100"), (AttentionHopper, "h100")])
 @pytest.mark.sampled(48)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(machine: Any, gpu: str, seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     b, h, g, s, t = SIZES[seed % len(SIZES)]
@@ -58,6 +59,7 @@ def test_published_configurations_are_points() -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("groups", ["2 in turns", "3 in turns"])
 @pytest.mark.parametrize("overlapped", [0, 1])
+@pytest.mark.end_to_end
 def test_warpgroups_in_turns_are_right(groups: str, overlapped: int) -> None:
     """Rows that end in the second warpgroup, keys in as many rounds as turn out odd and even."""
     problem = AttentionHopper.problem(b=1, h=2, g=1, s=97, t=161, d=64, options={"causal": bool(overlapped)})
@@ -82,6 +84,7 @@ def test_turns_are_simulated_and_predicted_no_slower() -> None:
         assert turns < free
 
 
+@pytest.mark.end_to_end
 def test_products_that_overlap_take_less_simulated_time() -> None:
     """Of the published tile for heads of 128, where a role would otherwise wait for both products."""
     space = tg.space(AttentionHopper, b=1, h=4, g=1, s=2048, t=2048, d=128, device="h100")

@@ -35,6 +35,7 @@ POINT = {"groups": 1, "bn": 32, "stages": 2, "piece": 32, "columns": 64, "swizzl
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.sampled(12)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     b, h, g, s, t = SIZES[seed % len(SIZES)]
     d, kind, causal = (64, 128)[seed // 2 % 2], ("f16", "bf16")[seed % 2], bool(seed // 3 % 2)
@@ -48,6 +49,7 @@ def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.end_to_end
 def test_all_hand_overs_are_proved_and_no_register_is_spilled(groups: int) -> None:
     problem = AttentionBlackwell.problem(b=1, h=1, g=1, s=300, t=500, d=128, options={"causal": True})
     space = build_space(AttentionBlackwell, problem, device("b200"))
@@ -84,6 +86,7 @@ def passes(ptx: str) -> bool:
     return found.passed
 
 
+@pytest.mark.end_to_end
 def test_the_kernel_itself_passes() -> None:
     assert passes(small()[1].ptx)
 
@@ -124,11 +127,13 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.sampled(2)
+@pytest.mark.end_to_end
 def test_a_wrong_kernel_is_refused(name: str) -> None:
     assert not passes(without(*WRONG[name])), name
 
 
 @pytest.mark.parametrize("keys", [1, 31, 32, 33])
+@pytest.mark.end_to_end
 def test_keys_of_one_round_and_of_one_more_are_right(keys: int) -> None:
     """Derived problems have several rounds, so that rings go round; this one has as many keys as it says."""
     rng = np.random.default_rng(keys)
@@ -142,6 +147,7 @@ def test_keys_of_one_round_and_of_one_more_are_right(keys: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("machine", "sizes"), [(Negated, {"m": 200, "n": 72, "k": 136}), (PassedOn, {"m": 700})])
+@pytest.mark.end_to_end
 def test_rings_that_warps_fill_are_proved_and_right(machine: Any, sizes: dict[str, int], seed: int) -> None:
     kinds = {"dtypes": {"a": ("f16", "bf16")[seed % 2]}} if machine is Negated else {}
     problem = machine.problem(**sizes, **kinds)
@@ -158,6 +164,7 @@ def test_rings_that_warps_fill_are_proved_and_right(machine: Any, sizes: dict[st
 
 @pytest.mark.parametrize("machine", [Negated, PassedOn])
 @pytest.mark.parametrize("kind", ["fence::before", "wait::st", "arrival", "too few arrivals"])
+@pytest.mark.end_to_end
 def test_a_ring_that_warps_fill_is_refused_where_something_is_missing(machine: Any, kind: str) -> None:
     """The protocol without one of the actions with which a slot is handed over is not proved."""
     problem = machine.problem(**({"m": 200, "n": 72, "k": 136} if machine is Negated else {"m": 700}))

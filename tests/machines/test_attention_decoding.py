@@ -23,6 +23,7 @@ SIZES = ((1, 1, 1, 1), (2, 1, 8, 129), (3, 2, 5, 257), (1, 2, 17, 31), (2, 1, 33
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.sampled(30)
+@pytest.mark.end_to_end
 def test_random_plans_are_right(seed: int, draw_candidate: Any) -> None:
     b, h, r, t = SIZES[seed % len(SIZES)]
     checked(AttentionDecoding, seed, {"b": b, "h": h, "r": r, "t": t}, draw_candidate)
@@ -30,6 +31,7 @@ def test_random_plans_are_right(seed: int, draw_candidate: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.sampled(30)
+@pytest.mark.end_to_end
 def test_random_plans_of_pages_are_right(seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     b, h, r, _ = SIZES[seed % len(SIZES)]
@@ -54,6 +56,7 @@ def checked(plan: type[Plan], seed: int, dims: dict[str, int], draw_candidate: A
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.sampled(12)
+@pytest.mark.end_to_end
 def test_lengths_are_heeded_whatever_lies_behind_them(seed: int) -> None:
     """No keys, one, all but one and all; what is not there is NaN."""
     rng = np.random.default_rng(seed)

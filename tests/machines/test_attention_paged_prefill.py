@@ -26,6 +26,7 @@ SIZES = ((1, 1, 1, 1, 1, 1), (3, 2, 130, 129, 3, 7), (2, 1, 17, 17, 9, 5), (4, 1
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.sampled(40)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     b, g, s, longest, listed, pages = SIZES[seed % len(SIZES)]
@@ -82,6 +83,7 @@ def right() -> Kernel:
         lambda ptx: ptx.replace("setp.lt.s32", "setp.le.s32"),
     ],
 )
+@pytest.mark.end_to_end
 def test_wrong_kernels_are_found_out(edit: Callable[[str], str], right: Kernel) -> None:
     ptx = edit(right.ptx)
     assert ptx != right.ptx

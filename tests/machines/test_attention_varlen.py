@@ -34,6 +34,7 @@ LENGTHS = ((0, 5), (65, 0), (1, 1), (17, 97), (97, 17), (64, 64), (0, 0), (65, 6
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize(("machine", "gpu"), MACHINES)
 @pytest.mark.sampled(96)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(machine: Any, gpu: str, seed: int, draw_candidate: Any) -> None:
     b, g, s, t, longest = SIZES[seed % len(SIZES)]
     d, kind = int(np.random.default_rng(seed).choice([64, 64, 128, 256])), ("f16", "bf16")[seed % 2]
@@ -49,6 +50,7 @@ def test_random_candidates_are_right(machine: Any, gpu: str, seed: int, draw_can
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("machine", "gpu"), MACHINES)
+@pytest.mark.end_to_end
 def test_sequences_do_not_see_each_other(machine: Any, gpu: str, causal: bool) -> None:
     """Each is what it is by itself, though all others are NaN; on Hopper, keys of others are, and not their values."""
     rng = np.random.default_rng(1)
@@ -108,6 +110,7 @@ def kernel_of(problem: Problem) -> Kernel:
         (_beyond, False),
     ],
 )
+@pytest.mark.end_to_end
 def test_wrong_kernels_are_found_out(edit: Callable[[str], str], causal: bool) -> None:
     problem = AttentionVarlenAmpere.problem(
         b=3, h=1, g=1, s=150, t=97, d=64, longest=129, options={"causal": causal}
@@ -138,6 +141,7 @@ def test_what_cannot_be_is_refused() -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("longest", [1024, 2048, 4096])
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.end_to_end
 def test_rounds_are_predicted_for_sequences_of_even_lengths(longest: int, causal: bool) -> None:
     """The mean over the tiles of the grid, of which those behind a sequence have none."""
     length, bm, bn = 1024, 128, 64

@@ -45,6 +45,7 @@ def test_a_drawn_candidate_is_right(machine: type[Machine], dims: dict[str, int]
     assert found.passed, str(found)
 
 
+@pytest.mark.end_to_end
 def test_ids_at_the_edges_repeated_and_outside_name_what_there_is() -> None:
     rng = np.random.default_rng(0)
     ids = np.array([0, 6, 6, 0, 3, -1, 7, 2**31 - 1, -(2**31), 5, 6], np.int32)

@@ -39,6 +39,7 @@ def drawn(machine: Any, seed: int) -> Any:
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("machine", TYPES)
 @pytest.mark.sampled(40)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(machine: Any, seed: int, draw_candidate: Any) -> None:
     problem = drawn(machine, seed)
     space = build_space(machine, problem, device(DEVICES[seed // 4 % 4]))

@@ -20,6 +20,7 @@ def test_every_structure_is_traced_and_can_work(machine: type[Machine]) -> None:
     assert [t.program.structure for t in traces] == list(machine.structures())
 
 
+@pytest.mark.end_to_end
 def test_what_is_only_imported_is_not_traced() -> None:
     program = (
         "from tinygpu.language import trace; import tinygpu.machines.elementwise as m;"

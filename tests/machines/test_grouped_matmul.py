@@ -48,6 +48,7 @@ def multiplied(machine: type[Machine], name: str, lengths: tuple[int, ...], **po
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
+@pytest.mark.end_to_end
 def test_groups_of_any_length_are_right(lengths: tuple[int, ...]) -> None:
     multiplied(GroupedMatmul, "a100", lengths, **AMPERE)
     multiplied(GroupedMatmulHopper, "h100", lengths, **HOPPER)
@@ -74,6 +75,7 @@ def on_wgmma(rng: random.Random, seed: int) -> tuple[Any, str]:
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize("draw", [on_mma, on_wgmma])
 @pytest.mark.sampled(96)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(draw: Any, seed: int, draw_candidate: Any) -> None:
     problem, name = draw(random.Random(seed), seed)
     machine = {on_mma: GroupedMatmul, on_wgmma: GroupedMatmulHopper}[draw]

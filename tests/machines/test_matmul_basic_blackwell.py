@@ -41,6 +41,7 @@ def posed(m: int, n: int, k: int, order_a: str, order_b: str, kinds: dict[str, s
 
 @pytest.mark.parametrize("seed", range(48))
 @pytest.mark.sampled(32)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(seed: int) -> None:
     m, n, k = SIZES[seed % len(SIZES)]
     kind = ("f16", "bf16")[seed // 2 % 2]

@@ -40,6 +40,7 @@ def posed(m: int, n: int, k: int, order_a: str, order_b: str, kinds: dict[str, s
 
 @pytest.mark.parametrize("seed", range(48))
 @pytest.mark.sampled(24)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     m, n, k = SIZES[seed % len(SIZES)]
     kind = ("f16", "bf16")[seed // 2 % 2]
@@ -52,6 +53,7 @@ def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     assert found.passed, f"{problem} {point}\n{found}"
 
 
+@pytest.mark.end_to_end
 def test_it_is_a_schedule_of_the_full_machine() -> None:
     """The same tile, ring and swizzle in both machines give the same product, bit for bit."""
     sizes = {"m": 128, "n": 64, "k": 192}

@@ -45,13 +45,15 @@ def posed(seed: int) -> Any:
     lds = {"a": padded(k if a == "row" else m, bits), "b": padded(n if b == "row" else k, bits)}
     width = {"f32": 32, "s32": 32, "f16": 16, "bf16": 16}[result]
     lds["c"] = padded(n, width) if seed % 3 else n
+    dtypes = {"a": kind, "c": result} | ({"bias": "f32"} if options.get("with_bias") else {})
     return MatmulBlackwell.problem(
-        m=m, n=n, k=k, majors={"a": a, "b": b}, dtypes={"a": kind, "c": result}, lds=lds, options=options
+        m=m, n=n, k=k, majors={"a": a, "b": b}, dtypes=dtypes, lds=lds, options=options
     )
 
 
 @pytest.mark.parametrize("seed", range(96))
 @pytest.mark.sampled(48)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     problem = posed(seed)
     space = build_space(MatmulBlackwell, problem, device("b200"))

@@ -54,6 +54,7 @@ def posed(seed: int) -> Any:
 
 @pytest.mark.parametrize("seed", range(168))
 @pytest.mark.sampled(28)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     problem = posed(seed)
     space = build_space(MatmulBlackwellConsumer, problem, device("rtx-5090" if seed % 2 else "rtx-pro-6000"))
@@ -71,6 +72,7 @@ def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.end_to_end
 def test_every_type_assembles_for_rtx_cards_without_spills(kind: str) -> None:
     problem = MatmulBlackwellConsumer.problem(m=1024, n=1024, k=1024, dtypes={"a": kind})
     space = build_space(MatmulBlackwellConsumer, problem, device("rtx-5090"))

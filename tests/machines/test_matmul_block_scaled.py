@@ -50,6 +50,7 @@ def posed(seed: int) -> tuple[type[Machine], Any]:
 
 @pytest.mark.parametrize("seed", range(120))
 @pytest.mark.sampled(20)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(seed: int) -> None:
     machine, problem = posed(seed)
     space = build_space(machine, problem, device("rtx-5090" if seed % 2 else "rtx-pro-6000"))

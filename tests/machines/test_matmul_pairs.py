@@ -38,6 +38,7 @@ SMALL = {
 
 @pytest.mark.parametrize("seed", range(96))
 @pytest.mark.sampled(12)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     problem = posed(seed)
     space = build_space(MatmulBlackwell, problem, device("b200"))
@@ -62,6 +63,7 @@ def small() -> tuple[Any, Kernel, Protocol]:
     return problem, build(space.program(point), problem, point, SolverCache()).kernel, _protocol(space, problem, point)
 
 
+@pytest.mark.end_to_end
 def test_its_kernel_is_right_in_every_order_and_assembles_without_spills() -> None:
     problem, kernel, _ = small()
     assert verify(kernel, MatmulBlackwell, problem).passed
@@ -105,6 +107,7 @@ def without_pairs(step: Any, kind: type) -> Any:
 
 
 @pytest.mark.parametrize("kind", [sync.Expect, sync.Bring, sync.Arrive, sync.CommitAt, sync.RoleBody])
+@pytest.mark.end_to_end
 def test_what_forgets_the_other_cta_is_not_proved(kind: type) -> None:
     _, _, protocol = small()
     assert certify(protocol).proved
@@ -112,6 +115,7 @@ def test_what_forgets_the_other_cta_is_not_proved(kind: type) -> None:
     assert not certify(wrong).proved
 
 
+@pytest.mark.end_to_end
 def test_bytes_and_arrivals_are_counted_for_both() -> None:
     _, _, protocol = small()
     for change in (

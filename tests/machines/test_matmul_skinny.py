@@ -100,6 +100,7 @@ def test_rows_are_shared_out_where_b_has_few_columns() -> None:
     cost_nothing(finished(64, 4096, 320, "col"), "h100")
 
 
+@pytest.mark.end_to_end
 def test_rows_side_by_side_may_be_rounded_up_for_a_wide_swizzle() -> None:
     """A tile of 48 rows leaves swizzles of 32 bytes only; one of 64 rows does not."""
     cost_nothing(finished(48, 11072, 4096, "col"), "h200")

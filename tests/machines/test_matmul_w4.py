@@ -24,6 +24,7 @@ WEIGHTS = ("s4", "u4", "e2m1")
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.sampled(40)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     rng = random.Random(seed)
     sizes = {"m": rng.randint(1, 90), "n": rng.randint(1, 70), "k": rng.choice((2, 8, 32)) * rng.randint(1, 30)}
@@ -42,6 +43,7 @@ def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
 @pytest.mark.parametrize("zeroed", [False, True], ids=["scaled", "zero points"])
 @pytest.mark.parametrize("kind", WEIGHTS)
 @pytest.mark.parametrize("wide", ["f16", "bf16"])
+@pytest.mark.end_to_end
 def test_a_column_of_the_identity_is_what_the_weights_stand_for(kind: str, wide: str, zeroed: bool) -> None:
     """Rows of the identity pick single weights: every code, in every place along k, with its group's scale and zero."""
     k, n, group = 128, 24, 32

@@ -32,6 +32,7 @@ def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     assert found.passed, f"{problem} {point}\n{found}"
 
 
+@pytest.mark.end_to_end
 def test_an_array_of_another_order_is_taken_as_it_lies() -> None:
     lies = np.arange(3 * 2 * 33 * 5 * 4, dtype=np.float32).reshape(3, 2, 33, 5, 4)  # as e, b, a, d, c
     x = lies.transpose(2, 1, 4, 3, 0)

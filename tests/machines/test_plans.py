@@ -177,6 +177,7 @@ def test_sizes_that_follow_from_others_follow_in_plans() -> None:
         assert found.problem.dim["n"] <= 512
 
 
+@pytest.mark.end_to_end
 def test_a_factored_search_finds_what_an_exhaustive_one_finds() -> None:
     """The least sum of the steps' times, without listing their combinations; and a proof."""
     for plan, dims in ((RowSums, {"m": 4, "n": 3001}), (ColumnSums, {"m": 300, "n": 64})):
@@ -297,6 +298,7 @@ def test_a_plan_goes_through_the_doors_of_machines() -> None:
         assert "total" in shown._repr_html_()
 
 
+@pytest.mark.end_to_end
 def test_the_launch_description_says_order_tensors_and_workspaces() -> None:
     made = emitted()
     launch = made.kernels.launch_json()

@@ -33,6 +33,7 @@ def gates(rng: random.Random, seed: int) -> Any:
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("posed", [batches, gates])
 @pytest.mark.sampled(32)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(posed: Any, seed: int, draw_candidate: Any) -> None:
     machine = {"batches": BatchedMatmul, "gates": GatedMatmul}[posed.__name__]
     problem = posed(random.Random(seed), seed)

@@ -38,6 +38,7 @@ OPTIONS: dict[type[Any], tuple[dict[str, Any], ...]] = {
 @pytest.mark.parametrize("seed", range(42))
 @pytest.mark.parametrize("machine", OPTIONS)
 @pytest.mark.sampled(42)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right(machine: Any, seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     m, n = SIZES[seed % len(SIZES)]
@@ -83,6 +84,7 @@ def test_a_plan_that_ships_is_called_by_name() -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("machine", [RowScan, LongScan])
 @pytest.mark.parametrize("operation", ["sum", "max"])
+@pytest.mark.end_to_end
 def test_whole_numbers_that_no_float_has_are_scanned_exactly(machine: Any, operation: str) -> None:
     x = np.random.default_rng(0).integers(-(2**24), 2**24, (3, 101)).astype(np.int32) | 1
     x[2] = 1 - 2**31 // 101  # the largest of them is far below zero, where the scan excludes the element itself

@@ -164,6 +164,7 @@ def test_first_choices_are_what_an_expert_would_pick(seed: int) -> None:
         assert int(first.get("stream_k", 0)) or ctas >= 0.6 * space.device.sm_count, dict(first)
 
 
+@pytest.mark.end_to_end
 def test_rings_grow_deeper_and_use_more_sms_among_equals() -> None:
     """Of candidates with the same time and counts, the one with more bytes under way, and the one with more CTAs."""
     space, result = searched("matmul_skinny", "h100", (16, 4096, 4096), "f16")

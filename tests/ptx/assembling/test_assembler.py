@@ -396,6 +396,7 @@ def test_a_worker_that_dies_costs_its_kernel_and_nothing_else() -> None:
     assert str(results[3]) == "[sm_80] the assembler ended with status 3 on this kernel"
 
 
+@pytest.mark.end_to_end
 def test_a_worker_that_does_not_come_back_is_ended() -> None:
     results = assemble_many([Bomb(time.sleep, 600), kernel()], "sm_80", processes=1, timeout_seconds=2)
     assert str(results[0]) == "[sm_80] the assembler needed more than 2 s on this kernel"

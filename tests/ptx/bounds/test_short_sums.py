@@ -46,6 +46,7 @@ def test_the_bound_holds_what_is_cut_off(steps: int, seed: int, offset: float, s
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "result"), [("e4m3", "f32"), ("e5m2", "f16")])
+@pytest.mark.end_to_end
 def test_a_kernel_that_is_right_on_hopper_is_right_by_its_own_bound_alone(kind: str, result: str) -> None:
     problem = MatmulHopper.problem(m=128, n=64, k=512, dtypes={"a": kind, "c": result}, majors={"b": "col"})
     space = build_space(MatmulHopper, problem, device("h100"))

@@ -306,6 +306,7 @@ def test_the_rate_of_wgmma_that_was_measured_is_the_rate_of_products() -> None:
     assert after == pytest.approx(2 * before, rel=1e-3)
 
 
+@pytest.mark.end_to_end
 def test_all_microbenchmarks_together_replace_what_they_say(tmp_path: Path) -> None:
     """Every figure of an H200, from times of a trip that give the library's own values back."""
     h200 = device("h200")

@@ -27,6 +27,7 @@ def refusal(text: str, target: str) -> str:
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", FORM_CLASSES)
+@pytest.mark.end_to_end
 def test_every_form_has_semantics_or_is_refused_by_name(name: str) -> None:
     for form in forms_of(name):
         reasons = [why for start, why in REFUSED_FORMS.items() if form.name.startswith(start)]

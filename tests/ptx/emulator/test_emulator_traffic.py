@@ -156,6 +156,7 @@ ret;
 
 
 @pytest.mark.parametrize("order", ["late", "early", "random"])
+@pytest.mark.end_to_end
 def test_recording_changes_no_count(order: Any) -> None:
     m = n = k = 128
     rng = np.random.default_rng(0)
@@ -182,6 +183,7 @@ def test_recording_changes_no_count(order: Any) -> None:
     }
 
 
+@pytest.mark.end_to_end
 def test_tensor_copies_pass_l1_by_and_meet_in_l2() -> None:
     m, n, k = 128, 192, 256
     a, b, c = np.ones((m, k), np.float16), np.ones((n, k), np.float16), np.zeros((m, n), np.float32)
@@ -202,6 +204,7 @@ def test_tensor_copies_pass_l1_by_and_meet_in_l2() -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("warps", [8, 24])
+@pytest.mark.end_to_end
 def test_figures_do_not_depend_on_how_many_ctas_run_together(monkeypatch: pytest.MonkeyPatch, warps: int) -> None:
     m, n, k = 128, 256, 96
     args: list[Any] = [np.ones((m, k), np.float32), np.ones((k, n), np.float32), np.zeros((m, n), np.float32), m, n, k]

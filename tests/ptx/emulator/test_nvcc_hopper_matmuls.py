@@ -86,6 +86,7 @@ def test_a_ring_filled_by_a_consumer(rng: np.random.Generator, order: Any) -> No
     np.testing.assert_array_equal(c, a.astype(F32) @ b.astype(F32).T)
 
 
+@pytest.mark.end_to_end
 def test_persistent_with_warp_roles_and_tensor_stores(rng: np.random.Generator, order: Any) -> None:
     m, n, k = 256, 384, 64 * 5
     a, b, c = small(rng, BF16, m, k), small(rng, BF16, n, k), np.zeros((m, n), BF16)

@@ -31,6 +31,7 @@ def test_a_witness_is_right(witness: str) -> None:
     assert outcome(witness) == RIGHT
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("reading", "witness"), JUDGED, ids=[f"{r.key} - {w}" for r, w in JUDGED])
 def test_another_reading_makes_the_witness_go_wrong(
     reading: Reading, witness: str, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ TWINS = (
 )  # fmt: skip
 
 
+@pytest.mark.end_to_end
 def test_the_page_is_what_its_sources_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tinygpu.ptx.cards.blackwell"
     other = tmp_path / "blackwell.md"

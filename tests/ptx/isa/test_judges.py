@@ -49,6 +49,7 @@ def test_the_example_assembles_for_every_later_target_and_runs(card: Card) -> No
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
+@pytest.mark.end_to_end
 def test_legal_by_the_rules_if_and_only_if_it_assembles(card: Card) -> None:
     wrong = []
     for target, variants in domain(card.name).items():

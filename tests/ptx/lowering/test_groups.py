@@ -42,6 +42,7 @@ class Drawn:
 
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.sampled(60)
+@pytest.mark.end_to_end
 def test_drawn_groups_are_right_and_their_rings_proved(seed: int) -> None:
     drawn = Drawn(seed)
     assert drawn.is_right(drawn.kernel()), f"{drawn.program}"

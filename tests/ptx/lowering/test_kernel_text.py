@@ -138,6 +138,7 @@ def kernels(machine: type[Machine], asked: str) -> tuple[str, ...]:
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(("machine", "asked"), PROBLEMS, ids=lambda v: "" if isinstance(v, dict) else v.__name__)
+@pytest.mark.end_to_end
 def test_a_loop_computes_nothing_that_stays_the_same(machine: type[Machine], asked: dict[str, Any]) -> None:
     seen = 0
     for ptx in kernels(machine, json.dumps(asked)):

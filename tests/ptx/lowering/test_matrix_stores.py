@@ -184,6 +184,7 @@ class AcrossSpans(Machine):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["f32", "f16"])
+@pytest.mark.end_to_end
 def test_threads_and_values_reach_across_spans(kind: str) -> None:
     problem = AcrossSpans.problem(m=20, n=200, dtypes={"x": kind})
     space = build_space(AcrossSpans, problem, H100)

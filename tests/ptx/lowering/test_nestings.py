@@ -80,6 +80,7 @@ def cases(quick: int, numbers: range) -> list[Any]:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", [*cases(2, DRAWN[:200]), *cases(1, SIDE_BY_SIDE)])
+@pytest.mark.end_to_end
 def test_blocks_nested_at_random_are_right(seed: int) -> None:
     """Rings in loops, in slots of others, beside other statements, and side by side in one loop."""
     assert ended(seed) == "right"
@@ -87,6 +88,7 @@ def test_blocks_nested_at_random_are_right(seed: int) -> None:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", [*cases(6, DRAWN[200:]), *cases(4, SIDE_BY_SIDE)])
+@pytest.mark.end_to_end
 def test_what_is_nested_is_run_by_its_meanings_and_simulated(seed: int) -> None:
     what, space = drawn(seed, 4)
     rng = np.random.default_rng(seed)

@@ -39,6 +39,7 @@ from tinygpu.spaces.build import build_space
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("machine", [*rare.MACHINES, *rings.MACHINES])
+@pytest.mark.end_to_end
 def test_machines_are_right(machine: type[Machine]) -> None:
     """One candidate, in one order: all of them, in every order, where they are few, in the long run."""
     problem = machine.problem(**{**rare.MACHINES, **rings.MACHINES}[machine])

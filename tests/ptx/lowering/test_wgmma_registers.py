@@ -66,6 +66,7 @@ def made(majors: tuple[str, str] = ("row", "col"), **point: int) -> tuple[Kernel
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("majors", [("row", "col"), ("col", "row")])
 @pytest.mark.parametrize(("groups", "stages", "bk"), [(1, 1, 64), (2, 3, 128)])
+@pytest.mark.end_to_end
 def test_an_operand_is_converted_on_its_way(majors: tuple[str, str], groups: int, stages: int, bk: int) -> None:
     kernel, problem = made(majors, groups=groups, stages=stages, bk=bk, bn=64)
     assembly = assemble(kernel.ptx, kernel.architecture)

@@ -35,6 +35,7 @@ def certificate(name: str) -> Certificate:
 
 @pytest.mark.parametrize("name", STRUCTURES)
 @pytest.mark.sampled(24)
+@pytest.mark.end_to_end
 def test_every_ring_between_roles_is_proved(name: str) -> None:
     found = certificate(name)
     assert found.rings
@@ -148,6 +149,7 @@ def _fails(found: Certificate) -> bool:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.end_to_end
 def test_a_broken_hand_over_is_refuted_with_its_round(name: str) -> None:
     assert not unrefuted(name)
 
@@ -181,6 +183,7 @@ def test_the_first_wrong_state_is_of_the_kind_that_a_break_brings(kind: str, num
     assert (found.kind if found else "") == sentence, found
 
 
+@pytest.mark.end_to_end
 def test_a_refuted_ring_names_its_round_and_who_does_what() -> None:
     assert str(certify(first("1 readers", "an early release").protocol)).splitlines()[0] == (
         "refuted: ring of x: round 2 of ring: producer overwrites slot 0, which reader0 is reading for round 0"

@@ -58,6 +58,7 @@ def is_proved(of: Family) -> bool:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [COPIED, STORED, "parts of slots"])
+@pytest.mark.end_to_end
 def test_lowering_writes_one_text_for_all_stages(name: str) -> None:
     """So that what is proved of one number of stages is said of the text that any other number has."""
     sizes = {"parts of slots": (2, 3)}.get(name, (2, 3, 4, 5))
@@ -70,6 +71,7 @@ def test_lowering_writes_one_text_for_all_stages(name: str) -> None:
 @pytest.mark.parametrize("stages", [3, 2, 4, 6])
 @pytest.mark.parametrize("name", [COPIED, STORED, "ampere, staged"])
 @pytest.mark.sampled(12)
+@pytest.mark.end_to_end
 def test_what_is_broken_is_never_proved(name: str, stages: int) -> None:
     """By the law of all breaks: what has a wrong state for these stages is not proved for all."""
     left = []

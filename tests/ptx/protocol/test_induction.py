@@ -45,6 +45,7 @@ def test_every_question_is_answered_in_few_steps(name: str) -> None:
         assert answer(question, "ring", None, STEPS).verdict == "unsat", question.name
 
 
+@pytest.mark.end_to_end
 def test_a_role_of_which_nothing_is_a_function_of_the_round_is_told() -> None:
     of = structure("1 readers")
     told = set()

@@ -57,6 +57,7 @@ def test_a_driver_that_refuses_is_told_with_its_own_words() -> None:
     )
 
 
+@pytest.mark.end_to_end
 def test_a_driver_that_hangs_is_left() -> None:
     status = answered("import time; time.sleep(600)", timeout_seconds=1)
     assert status == DriverStatus(False, "the CUDA driver did not answer within 1 s")

@@ -88,6 +88,7 @@ def seen(library: Path) -> Any:
     return json.loads(stub_cuda.run(SESSION, library))
 
 
+@pytest.mark.end_to_end
 def test_limits_are_asked_for_by_the_right_numbers(seen: Any) -> None:
     assert seen["limits"] == ["NVIDIA H200", 90, 132, 232448]
 

@@ -82,6 +82,7 @@ def refusal(kind: type[Exception], kernel: Any, *arrays: Any, **given: Any) -> s
     return str(error.value)
 
 
+@pytest.mark.end_to_end
 def test_arrays_that_do_not_fit_are_refused_with_a_sentence(matmul: CompiledKernel, context: Context) -> None:
     a, b = operands(64, 64, 32)
     launches = len(context.driver.module.launches)

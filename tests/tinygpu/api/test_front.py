@@ -227,6 +227,7 @@ def test_a_launch_that_there_is_not_is_refused() -> None:
         tg.predict(SPACE, launch="x")  # type: ignore[arg-type]
 
 
+@pytest.mark.end_to_end
 def test_a_prediction_prints_and_is_that_of_its_candidate() -> None:
     found = tg.predict(SPACE, warps=2, vector=1)
     assert (found.point["warps"], found.point["vector"]) == (2, 1)
@@ -244,6 +245,7 @@ def test_a_kernel_of_choice_is_right_and_prints() -> None:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "n", "gap"), [("f32", 100, 0), ("f16", 33, 3), ("bf16", 1, 8)])
+@pytest.mark.end_to_end
 def test_a_kernel_computes_what_the_reference_says_of_any_arrays(kind: str, n: int, gap: int) -> None:
     twice = elementwise("Twice", lambda x, a: a * x + x, inputs={"x": (kind, ("m", "n"))}, output=(kind, ("m", "n")),
                         scalars=("a",))  # fmt: skip

@@ -35,6 +35,7 @@ def test_every_way_to_emit_says_whether_it_was_verified(verify: bool, tmp_path: 
     assert (f"emulated    {NOT_VERIFIED}" in summary) is not verify
 
 
+@pytest.mark.end_to_end
 def test_the_text_alone_goes_to_standard_output() -> None:
     plain, data = emitted(), emitted("--json")
     assert plain.stderr.strip() == data.stderr.strip() == NOT_VERIFIED

@@ -56,6 +56,7 @@ def tinygpu(*words: str) -> str:
     return done.output
 
 
+@pytest.mark.end_to_end
 def test_predict_prints_units_roles_and_what_the_time_is_made_of() -> None:
     out = tinygpu("predict", *MATMUL, *POINT)
     lines = [line.strip() for line in out.splitlines()]

@@ -52,6 +52,7 @@ def test_a_run_becomes_a_page(folder: Path, tmp_path: Path) -> None:
     assert report(load_run(folder / "run.json")) == text
 
 
+@pytest.mark.end_to_end
 def test_what_a_run_says_is_what_was_found(folder: Path) -> None:
     run = load_run(folder)
     launch = json.loads((folder / "launch.json").read_text())

@@ -149,6 +149,7 @@ def way(t: Tuned, number: int) -> tuple[int, ...]:
     return tuple(division(f.space, index, chosen).tolist())
 
 
+@pytest.mark.end_to_end
 def test_six_rows_that_differ_in_what_matters_and_ties_as_a_count() -> None:
     lines = printed(run())
     rows = after(lines, "the best that divide the work differently")[:BEST]

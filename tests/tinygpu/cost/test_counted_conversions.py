@@ -45,6 +45,7 @@ def issued(space: MachineSpace, point: dict[str, int | str]) -> int:
 
 
 @pytest.mark.parametrize(("machine", "chip", "sizes", "types", "fixed"), CASES)
+@pytest.mark.end_to_end
 def test_counted_conversions_are_those_that_are_emulated(
     machine: type[Machine], chip: str, sizes: dict[str, int], types: dict[str, str], fixed: dict[str, int | str],
     monkeypatch: pytest.MonkeyPatch,

@@ -310,6 +310,7 @@ def test_conflicts_are_added_to_a_round_where_they_are_asked_for() -> None:
         (BiasRelu, "a100", {"m": 500, "n": 384}),
     ],
 )
+@pytest.mark.end_to_end
 def test_counts_of_a_structure_are_those_of_each_program_in_it(machine: Any, chip: str, sizes: dict[str, int]) -> None:
     """Counting with parameters left open and then filling them in, or the other way round, comes to the same."""
     space = build_space(machine, machine.problem(**sizes), device(chip))

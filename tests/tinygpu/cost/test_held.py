@@ -62,6 +62,7 @@ def test_a_ring_of_one_slot_has_none_that_is_late() -> None:
     assert 0 < shares[3] < 1 / 3
 
 
+@pytest.mark.end_to_end
 def test_late_slots_bring_nothing_until_the_next_products_begin() -> None:
     slower = 0
     for _, demand in drawn(MatmulHopper):

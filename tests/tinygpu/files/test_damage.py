@@ -309,6 +309,7 @@ def readers() -> set[str]:
     return found
 
 
+@pytest.mark.end_to_end
 def test_every_reader_has_a_specimen() -> None:
     covered = {module for specimen in SPECIMENS for module in specimen.modules} | set(OTHERS)
     missing = {m for m in readers() if m not in covered and not m.startswith("tinygpu.files")}

@@ -30,6 +30,7 @@ def smallest(faulty: Faulty) -> tuple[MachineSpace, Case]:
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("what", FAULTY)
+@pytest.mark.end_to_end
 def test_the_instruction_is_named_and_no_other(what: str) -> None:
     _, case = smallest(FAULTY[what])
     wrong, tried = wrong_statements(case, Workbench())

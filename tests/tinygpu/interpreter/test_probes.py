@@ -160,6 +160,7 @@ def test_a_program_that_is_itself_wrong_is_told_from_its_kernel() -> None:
     assert re.search(r": y\[\d+\] is \S+, wanted \S+ \(bound 0\)$", said), said
 
 
+@pytest.mark.end_to_end
 def test_a_statement_of_a_new_class_is_recorded_by_what_it_writes() -> None:
     (program, *_), *_ = candidates(SHIPPED[3], 2, 1)
     known = spots(program)

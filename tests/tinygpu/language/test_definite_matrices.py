@@ -149,6 +149,7 @@ class Forgotten(Cholesky):
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
 @pytest.mark.parametrize("count", [1, 65])
+@pytest.mark.end_to_end
 def test_a_factorisation_is_verified_on_such_matrices(kind: str, count: int) -> None:
     space = tg.space(Cholesky, {"b": count}, dtypes={"x": kind, "y": "f32"}, device="a100")
     assert tg.verify(tg.emit(space, warps=1)).passed

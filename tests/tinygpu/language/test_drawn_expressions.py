@@ -49,11 +49,13 @@ def within_bounds(seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ROUNDED)
+@pytest.mark.end_to_end
 def test_an_expression_of_tiles_is_numpys_bit_for_bit(kind: str) -> None:
     rounded_as_numpy(kind, 0)
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.end_to_end
 def test_an_expression_of_mixed_types_is_within_its_bounds(seed: int) -> None:
     within_bounds(seed)
 

@@ -172,6 +172,7 @@ def test_narrow_operands_are_converted_once_and_results_where_they_are_stored() 
     )
 
 
+@pytest.mark.end_to_end
 def test_what_a_block_or_a_verb_wrote_is_no_factor_and_no_operand_any_more() -> None:
     """Products that became part of a sum, and conversions that were made before."""
 

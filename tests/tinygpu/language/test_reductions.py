@@ -207,6 +207,7 @@ class Own(isa.ShflBfly):
     """A shuffle of a user's own"""
 
 
+@pytest.mark.end_to_end
 def test_an_exchange_of_ones_own_is_a_choice_like_any_other() -> None:
     class Sums(Machine):
         """y = sums of rows"""

@@ -191,6 +191,7 @@ def test_a_constant_need_not_be_said() -> None:
         Fixed.problem(b=2, h=3, s=5, d=64)
 
 
+@pytest.mark.end_to_end
 def test_a_kernel_is_launched_for_the_dims_that_it_was_made_for() -> None:
     made = kernel().built.kernel
     with pytest.raises(LaunchError, match=r"^heads was made for d = 32, and here it is 64; tune for this problem$"):

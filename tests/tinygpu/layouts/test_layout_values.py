@@ -150,6 +150,7 @@ def test_every_refusal_of_layouts():
     assert huge(1, 1) == (1 << 63) + 1
 
 
+@pytest.mark.end_to_end
 def test_importing_layouts_loads_no_solver():
     code = "import sys, tinygpu.layouts; print([m for m in ('z3', 'cuda') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -73,6 +73,7 @@ def test_a_trace_of_a_plan_has_its_kernels_one_behind_the_other(found: PlanPredi
     assert counted > 0
 
 
+@pytest.mark.end_to_end
 def test_a_drawing_of_a_plan_has_a_launch_and_a_run_for_each_kernel(found: PlanPredicted, folder: Path) -> None:
     root = ElementTree.fromstring((folder / "t.svg").read_text())
     boxes = [b for b in root.iter(f"{SVG}rect") if b.attrib.get("class") != "ground"]

@@ -1,13 +1,12 @@
 """Machines that ship, that a page shows, or that stand for a user's pass `tinygpu check` with default options.
 
-All of them; with MACHINES_PART=1/3 in the environment, every third one from number 1 on: `.ci/run` tries another third
-with each commit, and leaves those of tests/thirdparty to the wheel, which checks a third of them.
+All of them; `.ci/run` tries another part of those that ship and that pages show with each commit, and leaves those of a
+user to the wheel, which checks some of them.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -24,11 +23,6 @@ from tinygpu.testing import run_check
 ROOT = Path(__file__).parents[3]
 PAGES = ("README.md", "docs/guide.md", "docs/language.md")
 FILES = sorted([*(ROOT / "tests/thirdparty").glob("*.py"), ROOT / "tests/machines/test_operations_of_a_user.py"])
-
-
-FIRST, EVERY = map(int, os.environ.get("MACHINES_PART", "0/1").split("/"))
-PART = slice(FIRST, None, EVERY)
-HERE = [path for path in FILES if EVERY == 1 or path.parent.name != "thirdparty"]
 
 
 def sources(page: str) -> Iterator[tuple[str, str]]:
@@ -78,14 +72,14 @@ def passes(machine: type[Machine], name: str = "") -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*SHIPPED, *PLANS][PART])
+@pytest.mark.parametrize("name", [*SHIPPED, *PLANS])
 def test_a_machine_that_ships_passes(name: str) -> None:
     (machine,) = family(name).machines
     passes(machine, name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", HERE, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_the_machines_of_a_user_pass(path: Path) -> None:
     listed = machines(path)
     assert listed
@@ -94,7 +88,7 @@ def test_the_machines_of_a_user_pass(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "name"), [(page, name) for page in PAGES for name, _ in sources(page)][PART])
+@pytest.mark.parametrize(("page", "name"), [(page, name) for page in PAGES for name, _ in sources(page)])
 def test_the_machines_of_a_page_pass(page: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.py"
     path.write_text(dict(sources(page))[name])
@@ -122,5 +116,6 @@ class Doubled(Machine):
         return x
 
 
+@pytest.mark.end_to_end
 def test_a_machine_with_a_dim_that_is_never_1_passes() -> None:
     passes(Doubled)

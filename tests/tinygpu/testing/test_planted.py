@@ -49,6 +49,7 @@ def test_a_check_with_default_options_finds_and_names_what_is_planted(planted: P
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", BASES)
+@pytest.mark.end_to_end
 def test_the_right_twin_passes_with_default_options(name: str) -> None:
     report = run_check(right(name))
     assert report.ok, str(report)
