@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 
 from tinygpu.language.instruction import BulkTransfer, CellLoad, CellStore, MatrixLoad, MatrixStore
@@ -16,7 +16,6 @@ from tinygpu.ptx.lowering import (
     across_ctas,
     bulk,
     compute,
-    fix_up,
     grid,
     handover,
     look_back,
@@ -26,27 +25,25 @@ from tinygpu.ptx.lowering import (
     reduction,
     relayout,
     scan,
+    shared_tiles,
     tensor_memory,
     touch,
     warpgroup,
 )
 from tinygpu.ptx.lowering.context import Context, LoweringError
-from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.emitter import Number
+from tinygpu.ptx.lowering.flow import barrier, counting, only_if
 from tinygpu.ptx.lowering.rounds import at_least_once
 from tinygpu.ptx.lowering.sync import (
     Advance,
     Ahead,
     Before,
     Commit,
-    Condition,
     Fence,
-    Meet,
-    Rounds,
     Set,
     Touch,
     Trips,
     WaitGroup,
-    When,
 )
 from tinygpu.ptx.lowering.sync_text import issue
 
@@ -121,6 +118,8 @@ def _statement(context: Context, s: n.Statement) -> None:
             look_back.write(context, s)
         case n.Relayout():
             relayout.write(context, s)
+        case n.Loop() if s.fixes_up:
+            shared_tiles.in_pieces(context, s, body)
         case n.Loop() if s.unrolled:
             unrolled(context, s)
         case n.Loop():
@@ -140,7 +139,7 @@ def _statement(context: Context, s: n.Statement) -> None:
         case n.Consume():
             drain(context, s)
         case n.FixUp():
-            fixed_up(context, s)
+            shared_tiles.fixed_up(context, s, body)
         case n.When():
             when(context, s)
         case n.Scope():
@@ -165,30 +164,6 @@ def unrolled(context: Context, s: n.Loop) -> None:
         context.indices[s.index] = round_number
         body(context, s.body)
     del context.indices[s.index]
-
-
-@contextmanager
-def counting(context: Context, index: str, trips: Trips, rolled: bool = False) -> Iterator[Reg]:
-    """A loop at run time: yields the register that counts the rounds. Rolled: the assembler does not unroll it."""
-    emit = context.emit
-    start = emit.label("loop")
-    emit.line(f"// for {index}")
-    counter = emit.new("r", len(emit.blocks))
-    emit.line(f"mov.u32 {counter}, 0;")
-    emit.place_label(start)
-    if rolled:
-        emit.line('.pragma "nounroll";')
-    block = emit.open()
-    around, context.looping = context.looping, True
-    with context.protocol.block(partial(Rounds, index, trips)):
-        yield counter
-    again = emit.new("p")
-    emit.line(f"add.u32 {counter}, {counter}, 1;")
-    emit.line(f"setp.lt.u32 {again}, {counter}, {trips.number};")
-    emit.line(f"@{again} bra {start};")
-    context.looping = around
-    emit.close()
-    emit.block.body.extend(block.lines())
 
 
 def rounds(context: Context, s: n.Repeated) -> tuple[Trips, Number]:
@@ -226,101 +201,6 @@ def when(context: Context, s: n.When) -> None:
     with only_if(context, condition, "branch"):
         body(context, s.body)
     context.dirty = before or context.dirty  # who did not take it met at no barrier
-
-
-def fixed_up(context: Context, s: n.FixUp) -> None:
-    """The last CTA of a tile has what all of them have, and goes on; the others do not."""
-    walk, work = grid.own(context)
-    run = grid.Registers(context)
-    shared = walk.shared(run, work)
-    if not isinstance(shared, int):
-        sometimes_fixed_up(context, s, shared)
-        return
-    if not shared:
-        context.tiles[s.result.name] = context.tiles[s.value.name]
-        probe.registers(context, s, s.result)
-        body(context, s.body)
-        return
-    _, parts = walk.owners(run, work, work.tile)
-    fix_up.leave(context, s)
-    barrier(context)
-    done = context.emit.label("gathered")
-    context.emit.line(f"@!{fix_up.came_last(context, s, parts)} bra {done};")
-    together = int(s.parts_at_once) if isinstance(parts, int) else 1
-    with context.protocol.block(partial(When, "last CTA")):
-        if together > 1:
-            for first in range(0, parts, together):
-                fix_up.take_together(context, s, range(first, min(first + together, parts)))
-        else:
-            taken(context, s, parts, lambda part: walk.place(run, 0, part))
-        probe.registers(context, s, s.result)
-        body(context, s.body)
-    context.emit.place_label(done)
-
-
-def taken(context: Context, s: n.FixUp, parts: Number, place: Callable[[Number], Number]) -> None:
-    """Takes what all parts left and combines it, in their order; `place` says where a part is.
-
-    A loop for each stretch: the assembler would load the values of many stretches ahead, into registers that are not
-    there. The result takes the registers of the value: nothing uses that again.
-    """
-    context.tiles[s.result.name] = context.tiles[s.value.name]
-    for stretch in fix_up.stretches(context, s):
-        fix_up.take_first(context, s, place(0), stretch)
-        others = Trips("the other parts", context.emit.sub(parts, 1))
-        with counting(context, others.text, others, rolled=True) as before:
-            fix_up.take_more(context, s, place(context.emit.add(before, 1)), stretch)
-
-
-def sometimes_fixed_up(context: Context, s: n.FixUp, shared: Number) -> None:
-    """The same, of a tile that has as many owners as pieces of rounds meet in it; most have one."""
-    emit, run = context.emit, grid.Registers(context)
-    walk, work = grid.own(context)
-    alone, done = emit.label("alone"), emit.label("gathered")
-    context.tiles[s.result.name] = context.tiles[s.value.name]
-    emit.line(f"@!{shared} bra {alone};")
-    tile = emit.new("r", len(emit.blocks))
-    emit.line(f"mov.u32 {tile}, {work.tile};")
-    block = emit.open()
-    with context.protocol.block(partial(When, "shared tile")):
-        first, count = walk.owners(run, work, tile)
-        fix_up.leave(context, s)
-        barrier(context)
-        emit.line(f"@!{fix_up.came_last(context, s, count)} bra {done};")
-        with context.protocol.block(partial(When, "last CTA")):
-            taken(context, s, count, lambda owner: walk.place(run, first, owner))
-    emit.close()
-    emit.block.body.extend(block.lines())
-    emit.place_label(alone)
-    with context.protocol.block(partial(When, "last CTA")):
-        probe.registers(context, s, s.result)
-        body(context, s.body)
-    emit.place_label(done)
-
-
-@contextmanager
-def only_if(context: Context, condition: Number, meaning: Condition, said: bool = False) -> Iterator[None]:
-    """Statements that all threads of the CTA skip together where the condition does not hold.
-
-    said  the protocol has it even where it is known to hold
-    """
-    if isinstance(condition, int):
-        if not condition:
-            raise LoweringError("a branch that is never taken is not written")
-        with context.protocol.block(partial(When, meaning)) if said else nullcontext():
-            yield
-        return
-    skip = context.emit.label("skip")
-    context.emit.line(f"@!{condition} bra {skip};")
-    with context.protocol.block(partial(When, meaning)):
-        yield
-    context.emit.place_label(skip)
-
-
-def barrier(context: Context) -> None:
-    """All threads of the role meet."""
-    issue(context, Meet(context.barrier_id, context.threads))
-    context.dirty = False
 
 
 def bulk_store(context: Context, s: n.Copy) -> None:

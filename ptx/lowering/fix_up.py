@@ -6,13 +6,15 @@ around with the last CTA: it is zero again for the next launch.
 
 Where each tile has the same number of parts, every part of every tile has its place in the workspace. With stream-K a
 CTA shares two tiles at most, the one with which it begins and the one with which it ends, and has a place for each.
+
+A tile may be fixed up in pieces, each of which has its part of the place; CTAs are counted once for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinygpu.expressions import expr
+from tinygpu.expressions import expr, symbol
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
@@ -59,10 +61,14 @@ def _area_bytes(program: Program) -> list[int]:
     found: dict[int, int] = {}
     for area, s in _areas(program):
         role_threads = _threads(program, s)
-        size = WORD_BYTES * partition_of(s.value).values.size * role_threads
+        size = _piece_bytes(s, role_threads) * int(s.pieces)
         if found.setdefault(area, size) != size:
             raise LoweringError("the roles that take turns at tiles fix up tiles of different sizes")
     return [found[a] for a in sorted(found)]
+
+
+def _piece_bytes(s: n.FixUp, threads: int) -> int:
+    return WORD_BYTES * partition_of(s.value).values.size * threads
 
 
 def _threads(program: Program, s: n.FixUp) -> int:
@@ -100,7 +106,8 @@ def _place(context: Context, s: n.FixUp, place: Number) -> Number:
         number = emit.add(emit.mul(_own_tile(context), of_tile), place)
     start = emit.add64(_pointer(context, PARTIALS), emit.wide(number, sum(sizes)))
     start = emit.add64(start, emit.widen(emit.mul(context.role_thread(), WORD_BYTES * int(expr(s.store.vector)))))
-    return emit.add64(start, sum(sizes[:area]))
+    piece = context.number(symbol(s.piece)) if s.piece else 0
+    return emit.add64(emit.add64(start, sum(sizes[:area])), emit.wide(piece, _piece_bytes(s, context.threads)))
 
 
 def _vectors(context: Context, s: n.FixUp, place: Number, registers: list[Reg]) -> Iterator[tuple[list[str], str]]:

@@ -221,7 +221,7 @@ class Operations:
                 tally.add("warp_instructions", times * self.warps * ceil_div(moved, 4 * self.threads))
 
     def _fix_up(self, s: n.FixUp, tally: Tally, times: Expr) -> None:
-        """What is left and taken of a tile that CTAs share, through L2, for which everybody waits.
+        """What is left and taken of a tile that CTAs share, through L2, for which everybody waits: once, if in pieces.
 
         A structure may leave open how tiles are shared: each way counts where it is chosen.
         """
@@ -241,10 +241,11 @@ class Operations:
             issued = (way.left + way.taken) * vectors + way.added * values
             tally.add("warp_instructions", per_tile(self.warps * issued))
             tally.add(unit, per_tile(each * way.added))
-            tally.wait("barriers", per_tile(way.waits))
+            tally.wait("barriers", ceil_div(per_tile(way.waits), s.pieces))
             some, in_turn = way.trips  # the count among them; and the values of some pieces at a time
             more = expr(0) if in_turn.same(0) else ceil_div(in_turn, s.parts_at_once)
-            tally.wait("global_loads", per_tile(some + more))
+            counts = per_tile(ceil_div(way.waits, 2))  # each count has a barrier before and behind it
+            tally.wait("global_loads", per_tile(some + more) - counts + ceil_div(counts, s.pieces))
 
     def _own(self, heuristic: Heuristic, s: n.Statement, tally: Tally, times: Expr) -> None:
         """Adds what a cost of the machine's own says of a statement."""

@@ -234,7 +234,8 @@ class Preparing(Computing):
             if w.work.owners == 1:
                 put(w, get(w))
                 return True
-            left = w.launch.partials.setdefault((area, w.work.tile), [])
+            piece = w.known[s.piece] if s.piece else 0
+            left = w.launch.partials.setdefault((area, piece, w.work.tile), [])
             left.append((w.work.rounds[0] if w.work.rounds else w.work.part, leave(get(w))))
             if len(left) < w.work.owners:
                 return False

@@ -49,14 +49,14 @@ class Launch:
 
     tensors    by name
     scalars    by name, as elements
-    partials   what CTAs left of a tile: (area, tile) -> [(place among the owners, values)]
+    partials   what CTAs left of a tile: (area, piece, tile) -> [(place among the owners, values)]
     preceding  what tiles along an axis of the grid have together so far: (statement, the others' numbers) -> a tuple
     """
 
     tensors: dict[str, Stored]
     scalars: dict[str, Array]
     watch: Watch | None = None
-    partials: dict[tuple[int, tuple[int, ...]], list[tuple[int, Array]]] = field(default_factory=dict)
+    partials: dict[tuple[int, int, tuple[int, ...]], list[tuple[int, Array]]] = field(default_factory=dict)
     preceding: dict[tuple[int, tuple[int, ...]], Any] = field(default_factory=dict)
 
 

@@ -268,7 +268,7 @@ def _check_fix_ups(program: Program) -> None:
         for number, s in enumerate(f for b in mine for f in walk(b.body) if isinstance(f, n.FixUp)):
             if role.share[1] == 1 or s.value.partition is None:
                 continue
-            size = s.value.partition.value_count * role.threads
+            size = s.value.partition.value_count * role.threads * s.pieces
             first, other = left.setdefault((role.share[1], number), (role.name, size))
             if not size.same(other):
                 raise _error(

@@ -26,7 +26,7 @@ from tinygpu.program.placement import BufferPlace
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
-from tinygpu.ptx.lowering import bulk, compute, control, gmem, grid, moves, rounds, smem, warpgroup
+from tinygpu.ptx.lowering import bulk, compute, control, flow, gmem, grid, moves, rounds, smem, warpgroup
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Emitter, Reg
@@ -157,7 +157,7 @@ WHO = rare.WHO.coalesced
             lambda c: c.affine(symbol("i") * symbol("j")),
             "the offset i*j is not a sum of multiples of indices, quotients and remainders",
         ),
-        (lambda c: control.only_if(c, 0, "one thread").__enter__(), "a branch that is never taken is not written"),
+        (lambda c: flow.only_if(c, 0, "one thread").__enter__(), "a branch that is never taken is not written"),
         (lambda c: moves.guarded(0), "an access that never exists is not written"),
         (lambda c: moves.vector_of(isa.LdGlobal(8), WHO), "ld.global moves 8 elements, and a thread holds 4"),
         (lambda c: compute.partition_of(window("Rows")), "x does not lie in registers"),

@@ -87,6 +87,15 @@ def test_tiles_that_are_divided_and_fixed_up_are_declared(inner: Callable[[Stage
     thing(sharing(inner, **grid), **WITH)
 
 
+def test_a_tile_is_fixed_up_in_pieces() -> None:
+    made = thing(sharing(pieces(a_piece)), **WITH)
+    program = trace(made, made.problem(n=64), ()).program
+    (loop,) = (s for s in walk(program.body) if isinstance(s, n.Loop) and s.fixes_up)
+    last = loop.body[-1]
+    assert isinstance(last, n.FixUp)
+    assert (last.piece, str(last.pieces)) == (loop.index, "2")
+
+
 def test_a_loop_is_divided_where_it_says_so() -> None:
     """What the last CTA of a tile does alone may have loops too: each of them as a whole."""
 
@@ -150,6 +159,74 @@ def fixed_up_from_smem(s: Stage) -> None:
         pass
 
 
+def a_piece(s: Stage, at: Any) -> None:
+    with s.fix_up(s.value()) as found:
+        s.store(found)
+
+
+def behind_a_piece(s: Stage, at: Any) -> None:
+    a_piece(s, at)
+    s.value()
+
+
+def two_pieces_a_round(s: Stage, at: Any) -> None:
+    a_piece(s, at)
+    a_piece(s, at)
+
+
+def stored_before_a_piece(s: Stage, at: Any) -> None:
+    value = s.value()
+    with s.ring.produce() as slot:
+        s.p.store(s.machine.put, slot.t, value)
+    with s.ring.consume() as slot, s.fix_up(s.p.load(s.machine.get, slot.t, s.who)) as found:
+        s.store(found)
+
+
+def a_slot_before_a_piece(s: Stage, at: Any) -> None:
+    with s.ring.produce() as slot:
+        s.p.store(s.machine.put, slot.t, s.value())
+    with s.ring.consume() as slot:
+        again = s.p.load(s.machine.get, slot.t, s.who)
+    with s.fix_up(again) as found:
+        s.store(found)
+
+
+def the_same_piece(s: Stage) -> None:
+    total = s.summed()
+    with s.p.unroll(2), s.fix_up(total) as found:
+        s.store(found)
+
+
+def added_up_before_a_piece(s: Stage) -> None:
+    total = s.summed()
+    with s.p.unroll(2):
+        value = s.value()
+        s.p.apply(s.machine.add, total, value, into=total)
+        with s.fix_up(value) as found:
+            s.store(found)
+
+
+def made_outside_of_a_piece(s: Stage, at: Any) -> None:
+    more = s.value()
+    with s.fix_up(s.value()) as found:
+        s.store(s.p.apply(s.machine.add, found, more))
+
+
+def written_inside_of_a_piece(s: Stage) -> None:
+    total = s.summed()
+    with s.p.unroll(2):
+        value = s.p.apply(s.machine.add, s.value(), total)
+        with s.fix_up(value) as found:
+            s.store(s.p.apply(s.machine.add, total, found, into=total))
+
+
+def pieces_of_pieces(s: Stage) -> None:
+    with s.divided():
+        pass
+    with s.p.unroll(2), s.p.unroll(3):
+        a_piece(s, None)
+
+
 def used_after(s: Stage) -> None:
     total = s.summed()
     with s.fix_up(total):
@@ -173,6 +250,18 @@ def fixed_up_by(**other: str) -> Callable[[Stage], None]:
 def halves(s: Stage) -> None:
     with s.fix_up(s.p.apply(s.machine.half, s.summed()), combine=s.machine.f16):
         pass
+
+
+def pieces(inner: Callable[[Stage, Any], None]) -> Callable[[Stage], None]:
+    """Behind a divided loop, what is done in each of two rounds of an unrolled loop."""
+
+    def program(s: Stage) -> None:
+        with s.divided():
+            pass
+        with s.p.unroll(2) as at:
+            inner(s, at)
+
+    return program
 
 
 @pytest.mark.parametrize(
@@ -219,7 +308,48 @@ def halves(s: Stage) -> None:
         ),
         (
             handing_over(fixed_up_in_a_slot),
-            "p.fix_up stands inside a slot; each tile is fixed up once, where the loops are done",
+            "p.fix_up stands inside a slot that is produced; each tile is fixed up once, where the loops are done",
+        ),
+        (
+            sharing(pieces(behind_a_piece)),
+            "a round of p.unroll goes on behind p.fix_up; it fixes up one piece of the tile, and ends with that",
+        ),
+        (
+            sharing(pieces(two_pieces_a_round)),
+            "a round of p.unroll goes on behind p.fix_up; it fixes up one piece of the tile, and ends with that",
+        ),
+        (
+            handing_over(pieces(stored_before_a_piece)),
+            "a round of p.unroll goes on behind p.fix_up; it fixes up one piece of the tile, and ends with that",
+        ),
+        (
+            handing_over(pieces(a_slot_before_a_piece)),
+            "before p.fix_up, a round of p.unroll makes values of its own and nothing else, and here it does more: "
+            "produce ring:",
+        ),
+        (
+            sharing(added_up_before_a_piece),
+            "before p.fix_up, a round of p.unroll makes values of its own and nothing else, and here it does more: "
+            "%v1 = add %v1, %v5",
+        ),
+        (
+            sharing(the_same_piece),
+            "%v1 is the same in every round of p.unroll, and each fixes up a piece of its own; load or compute that in "
+            "the round",
+        ),
+        (
+            sharing(pieces(made_outside_of_a_piece)),
+            "%v3 is made in a round of p.unroll and used inside p.fix_up, which is carried out when all pieces are "
+            "left; make it inside",
+        ),
+        (
+            sharing(written_inside_of_a_piece),
+            "v1 is read before p.fix_up in a round of p.unroll, and written inside; all pieces are made before the "
+            "first one is fixed up",
+        ),
+        (
+            sharing(pieces_of_pieces),
+            "p.fix_up stands inside two loops of p.unroll; one goes through the pieces of a tile",
         ),
         (handing_over(fixed_up_from_smem), "add combines registers, and ring.t lies in SMEM"),
         (sharing(used_after), "%v1 is what one CTA had of its tile, and was fixed up; use what p.fix_up yields"),

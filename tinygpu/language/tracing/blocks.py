@@ -167,8 +167,11 @@ class Blocks(SharingChecks):
             raise self.fail(f"unroll over {extent}, which is known at launch only; write p.loop")
         self._check_step(step)
         self.unrolled[index] = expr(extent) // expr(step)
+        self.rounds.append(index)
         with self.nested() as body, self.deeper():
             yield symbol(index) * expr(step)
+        self.rounds.pop()
+        self._check_pieces(index, body)
         divides = expr(extent) % expr(step) == 0
         self.require((Condition(f"steps of {extent}", divides, f"{extent} is a whole number of steps of {step}"),))
         self.emit(n.Loop(index, expr(extent) // expr(step), True, tuple(body)))
@@ -297,7 +300,9 @@ class Blocks(SharingChecks):
         with self.nested() as body:
             yield result
         self.fixing_up = False
-        self.emit(n.FixUp(name, combine, store, load, value, result, tuple(body)))
+        piece = self.rounds[-1] if self.rounds else ""
+        pieces = self.unrolled[piece] if piece else expr(1)
+        self.emit(n.FixUp(name, combine, store, load, value, result, tuple(body), piece, pieces))
 
 
 def _dim(size: Operand) -> Expr:

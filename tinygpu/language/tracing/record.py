@@ -45,6 +45,7 @@ class Record:
     current_role: Role | None = None
     counted: dict[str, tuple[Expr, Expr, Expr]] = field(default_factory=dict)  # index of a loop -> (extent, step, 1)
     unrolled: dict[str, Expr] = field(default_factory=dict)  # index of a loop that is written out -> rounds
+    rounds: list[str] = field(default_factory=list)  # indices of those around the current place
     depth: int = 0  # loops around the current place
     divided: Expr | None = None  # rounds of the loops that the CTAs that share a tile divide
     fixing_up: bool = False  # whether only the last of them gets here

@@ -115,9 +115,12 @@ class SharingChecks(OperandChecks):
 
     def _check_fix_up(self, name: str, store: Any, load: Any, value: Tile) -> None:
         stored, loaded = self._instruction(store, (Transfer,), "fix_up"), self._instruction(load, (Transfer,), "fix_up")
-        if self.fixing_up or self.depth or self.slots:
-            where = "another p.fix_up" if self.fixing_up else "a loop" if self.depth else "a slot"
+        filling = "produce" in self.slots.values()
+        if self.fixing_up or self.depth > len(self.rounds) or filling:
+            where = "another p.fix_up" if self.fixing_up else "a slot that is produced" if filling else "a loop"
             raise self.fail(f"p.fix_up stands inside {where}; each tile is fixed up once, where the loops are done")
+        if self.depth > 1:
+            raise self.fail("p.fix_up stands inside two loops of p.unroll; one goes through the pieces of a tile")
         self._path(store, RMEM, GMEM)
         self._path(load, GMEM, RMEM)
         if load.read_only:
@@ -137,3 +140,45 @@ class SharingChecks(OperandChecks):
             whole = value.partition.value_count % vector == 0
             sentence = f"what a thread holds of {value.name} is a whole number of vectors of {store.vector}"
             self.require((Condition("vectors of the workspace", whole, sentence),))
+
+    def _check_pieces(self, index: str, body: Sequence[n.Statement]) -> None:
+        """Rounds that fix up a piece each: lowering makes and leaves all pieces before the first of them is taken."""
+        found = [s for s in walk(tuple(body)) if isinstance(s, n.FixUp) and s.piece == index]
+        if not found:
+            return
+        *makes, last = body
+        if found != [last]:
+            raise self.fail(
+                "a round of p.unroll goes on behind p.fix_up; it fixes up one piece of the tile, and ends with that"
+            )
+        own = {t.name for s in makes for t in s.writes}
+        for s in makes:
+            if s.children or s.defines or not all(_is_made(t, s) for t in s.writes):
+                what = s.headline(frozenset())
+                raise self.fail(
+                    f"before p.fix_up, a round of p.unroll makes values of its own and nothing else, and here it does "
+                    f"more: {what}"
+                )
+        if found[0].value.name not in own:
+            raise self.fail(
+                f"%{found[0].value.name} is the same in every round of p.unroll, and each fixes up a piece of its own; "
+                "load or compute that in the round"
+            )
+        inside = list(walk(found[0].body))
+        for s in inside:
+            for tile in s.reads:
+                if tile.name in own:
+                    raise self.fail(
+                        f"%{tile.name} is made in a round of p.unroll and used inside p.fix_up, which is carried out "
+                        "when all pieces are left; make it inside"
+                    )
+        for name in sorted({t.name for s in inside for t in s.writes} & {t.name for s in makes for t in s.reads}):
+            raise self.fail(
+                f"{name} is read before p.fix_up in a round of p.unroll, and written inside; all pieces are made "
+                "before the first one is fixed up"
+            )
+
+
+def _is_made(tile: Tile, s: n.Statement) -> bool:
+    """Whether a value in registers begins with a statement, which adds to nothing that was there."""
+    return tile.memory is RMEM and all(read.name != tile.name for read in s.reads)

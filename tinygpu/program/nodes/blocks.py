@@ -9,6 +9,7 @@ from tinygpu.language.instruction import Elementwise, Instruction, Transfer
 from tinygpu.language.tile import Tile
 from tinygpu.program.statement import ZERO, Block, Body, InSlot, Repeated, Statement
 
+ONE = expr(1)
 # Vectors that a thread has under way while it takes what the CTAs that share a tile left of it.
 FIX_UP_VECTORS_AT_ONCE = 8
 
@@ -27,6 +28,11 @@ class Loop(Block, Repeated):
     @property
     def written_out(self) -> bool:
         return self.unrolled
+
+    @property
+    def fixes_up(self) -> bool:
+        """Whether each round fixes up a piece of the tile, by its last statement."""
+        return bool(self.body) and isinstance(self.body[-1], FixUp) and self.body[-1].piece == self.index
 
     def headline(self, turns: frozenset[str]) -> str:
         return f"{'unrolled' if self.unrolled else 'for'} {self.rounds}:"
@@ -126,6 +132,10 @@ class FixUp(Block):
 
     Each leaves its values in a workspace in GMEM by `store`; the last one takes those of all, in the order of the
     parts, by `load`, combines them, and alone carries out the body.
+
+    piece   index of the unrolled loop whose rounds fix up a piece of the tile each, as their last statement; "" where
+            the tile is fixed up at once
+    pieces  how many there are; the CTA that comes last is the same for all of them
     """
 
     name: str
@@ -135,6 +145,8 @@ class FixUp(Block):
     value: Tile
     result: Tile
     body: tuple[Statement, ...]
+    piece: str = ""
+    pieces: Expr = ONE
 
     @property
     def reads(self) -> tuple[Tile, ...]:
@@ -154,7 +166,8 @@ class FixUp(Block):
         return expr(4)
 
     def headline(self, turns: frozenset[str]) -> str:
-        return f"fix up {self.result} = {self.name} {self.value}; in the last CTA of the tile:"
+        what = f"piece {self.piece} of the tile, " if self.piece else ""
+        return f"fix up {what}{self.result} = {self.name} {self.value}; in the last CTA of the tile:"
 
     @property
     def vectors(self) -> Expr:
