@@ -38,7 +38,7 @@ SMALL: dict[str, Any] = {
 def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     """Of a product of one round, stream-K alone shares the tiles: by rounds, of which a CTA has all or none."""
     problem, k = posed(seed), SIZES[seed % len(SIZES)][2]
-    fits = [shared for shared in SHARED if 32 * shared.get("split_k", 1) <= k]
+    fits = [shared for shared in SHARED if 32 * shared.get("split_k", 0) <= k]
     space = build_space(MatmulBlackwell, problem, B200)
     (point,) = space.space.restrict(fits[seed // len(SIZES) % len(fits)]).sample(1, np.random.default_rng(seed))
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
