@@ -31,9 +31,12 @@ class MatmulSkinnyBlackwell(Epilogue):
         why="with more rows than 64 the product takes the time, not the stream of b: larger tiles of a share more of b",
     )  # fmt: skip
     once = Require(
-        m <= bm, "all rows of a fit into one tile, so that b is read once", kind="dominance",
-        why="every further tile of rows reads all of b again",
-    )  # fmt: skip
+        (m <= bm) | (n < 256 * symbol("device.sm_count")),
+        "all rows of a fit into one tile, so that b is read once, where b has two tiles of columns for every SM",
+        kind="dominance",
+        why="every further tile of rows reads all of b again; where b has fewer columns, tiles of rows give SMs work "
+        "that parts of k would give them only with sums to fix up",
+    )
     tight = Require(
         (bm == 16) | (bm < m + 16) | (bm == 32 * ceil_div(m, 32)),
         "a tile of a has fewer than 16 rows too many, or m rounded up to 32 rows, which wide swizzles need where they "

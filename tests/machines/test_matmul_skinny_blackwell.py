@@ -116,3 +116,10 @@ def test_it_is_of_the_family_and_more_rows_are_refused_in_a_sentence() -> None:
     space = build_space(MatmulSkinnyBlackwell, MatmulSkinnyBlackwell.problem(m=65, n=256, k=256), device("b200"))
     (conflict,) = space.space.conflict()
     assert conflict.sentences == ("rows (MatmulSkinnyBlackwell): a has at most 64 rows; 65 (m) <= 64",)
+
+
+@pytest.mark.parametrize(("n", "left"), [(4096, True), (65536, False)])
+def test_rows_are_in_several_tiles_only_where_columns_leave_sms_without_work(n: int, left: bool) -> None:
+    space = build_space(MatmulSkinnyBlackwell, MatmulSkinnyBlackwell.problem(m=64, n=n, k=320), device("b200")).space
+    assert bool(space.restrict({"bm": 32}).size) is left
+    assert space.restrict({"bm": 64}).size
