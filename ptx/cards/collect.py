@@ -15,10 +15,12 @@ from tinygpu.ptx.cards.evidence import (
     mma_scaled,
     special,
     stmatrix,
+    tcgen05_cp,
     tcgen05_ld,
     tcgen05_mma,
     tcgen05_mma_cells,
     tcgen05_mma_pair,
+    tcgen05_mma_scaled,
     tcgen05_st,
     tma,
     unpack,
@@ -30,7 +32,7 @@ from tinygpu.ptx.cards.specimen import Card
 
 FAMILIES: tuple[tuple[str, str], ...] = (
     ("Moves between memories", "Transfer, BulkTransfer"),
-    ("Matrices", "MatrixLoad, MatrixStore, MatrixMultiply, CellLoad, CellStore"),
+    ("Matrices", "MatrixLoad, MatrixStore, MatrixMultiply, CellCopy, CellLoad, CellStore"),
     ("Lanes and warps", "Shuffle, LaneRead, LaneShift, LaneCombine, Instruction"),
     ("Element by element", "Elementwise"),
 )
@@ -39,7 +41,8 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 @cache
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
-    tensor_memory = (tcgen05_mma, tcgen05_mma_pair, tcgen05_mma_cells, tcgen05_ld, tcgen05_st)
+    cells = (tcgen05_cp, tcgen05_ld, tcgen05_st)
+    tensor_memory = (tcgen05_mma, tcgen05_mma_pair, tcgen05_mma_cells, tcgen05_mma_scaled, *cells)
     products = (mma, mma_scaled, wgmma, wgmma_registers, *tensor_memory)
     modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt, unpack)
     return tuple(card for module in modules for card in module.cards())

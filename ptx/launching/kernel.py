@@ -45,7 +45,7 @@ class TensorMapSpec:
     tensor      the operand
     order       its axes, the contiguous one first
     box         elements along each of these
-    swizzle_bytes  width of the swizzle
+    swizzle_bytes  width of the swizzle; 0: none
     """
 
     name: str

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tinygpu.language.buffer import Buffer
-from tinygpu.language.instruction import BulkTransfer
+from tinygpu.language.instruction import CHUNK_BYTES, BulkTransfer
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
@@ -71,6 +71,7 @@ def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
 def tensor_map(context: Context, instruction: BulkTransfer, tensor: Tensor, shape: Boxes, width: int) -> Reg:
     """The address of the tensor map for these boxes; the launch passes it by value."""
     box = shape.extents
+    width = 0 if width == CHUNK_BYTES else width  # rows that are exchanged with none
     spec = TensorMapSpec("", tensor.name, shape.order, box, width)
     for known, register in context.maps:
         if (known.tensor, known.order, known.box, known.swizzle_bytes) == (tensor.name, shape.order, box, width):

@@ -9,7 +9,7 @@ from functools import partial
 from tinygpu.language.instruction import BulkTransfer, CellLoad, CellStore, MatrixLoad, MatrixStore
 from tinygpu.language.memories import TMEM
 from tinygpu.program import nodes as n
-from tinygpu.program.products import into_tensor_memory
+from tinygpu.program.products import into_cells, into_tensor_memory
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import (
@@ -96,6 +96,8 @@ def _statement(context: Context, s: n.Statement) -> None:
             moves.store(context, s)
         case n.Copy() if isinstance(s.instruction, BulkTransfer):
             bulk_store(context, s)
+        case n.Copy() if into_cells(s):
+            tensor_memory.copy(context, s)
         case n.Copy():
             moves.copy(context, s)
         case n.Uniform():

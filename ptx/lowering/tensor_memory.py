@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tinygpu.expressions import expr
 from tinygpu.language.buffer_space import BARRIER_BYTES
-from tinygpu.language.instruction import CellLoad, CellStore, MatrixMultiply
+from tinygpu.language.instruction import CellCopy, CellLoad, CellStore, MatrixMultiply
 from tinygpu.language.memories import TMEM, TMEM_LANES
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -19,6 +19,7 @@ from tinygpu.ptx.lowering import warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate
+from tinygpu.ptx.lowering.smem import slot_offset
 from tinygpu.ptx.lowering.sync import Fence, Meet, MeetCluster, MeetWarp, Settled
 from tinygpu.ptx.lowering.sync_text import issue
 from tinygpu.ptx.lowering.texts import written
@@ -142,8 +143,40 @@ def multiply(context: Context, s: n.Multiply) -> None:
         x = cells if a is None else str(warpgroup.descriptor(context, a, 0))
         y = warpgroup.descriptor(context, b, j * across_n // instruction.ctas)
         across = (a is not None and a.transposed, b.transposed)
-        emit.line(written(instruction.issue, *kinds, str(d), x, str(y), across, str(added)))
+        if not s.scales:
+            emit.line(written(instruction.issue, *kinds, str(d), x, str(y), across, str(added)))
+            continue
+        (sx, first), (sy, _) = _scales(context, s, 0, 0), _scales(context, s, 1, j * across_n)
+        of = (str(sx), str(sy), first)
+        emit.line(written(instruction.issue_scaled, *kinds, str(d), x, str(y), across, str(added), *of))
     emit.line(f"setp.eq.u32 {added}, 0, 0;")
+
+
+def copy(context: Context, s: n.Copy) -> None:
+    """One instruction for each chunk: those side by side along the source's first axis lie so in the target."""
+    instruction, buffer = s.instruction, s.source.buffer
+    if not isinstance(instruction, CellCopy) or buffer is None:
+        raise LoweringError(f"{s.name} ({s.instruction}) does not copy into tensor memory")
+    emit = context.emit
+    along, down = (int(extent) for extent in s.source.shape[:2])
+    chunk_bytes = int(buffer.stage_bytes) // (along * down)
+    base, to = emit.add(context.arguments["smem"], slot_offset(context, buffer)), _begins(context, s.target)
+    emit.comment(f"{s.name}: {s.target.name} = {instruction.label} {s.source.name}, {along * down} chunks")
+    for number in range(along * down):
+        of = number % along * down + number // along
+        word = warpgroup.described(context, emit.add(base, of * chunk_bytes), instruction.descriptor())
+        column = emit.add(to, number * chunk_bytes // TMEM_LANES)
+        emit.line(written(instruction.statement, f"[{column}]", str(word)))
+
+
+def _scales(context: Context, s: n.Multiply, side: int, columns: int) -> tuple[Number, int]:
+    """The address of the cells with the scales of an instruction's a or b, and which of four the first block has."""
+    first = context.number(s.blocks()[0])
+    if not isinstance(first, int):
+        raise LoweringError(f"{s.name} takes scales from {s.at} on, where no number is known before the launch")
+    rows = int((s.a.shape[0], s.b.shape[1])[side])
+    behind, byte = s.instruction.scale_columns(rows, first)
+    return context.emit.add(_begins(context, s.scales[side]), behind + columns // LANES_OF_A_WARP), byte
 
 
 def load(context: Context, s: n.Load) -> None:

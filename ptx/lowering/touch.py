@@ -9,7 +9,7 @@ from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.memories import RMEM, TMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
-from tinygpu.program.products import into_tensor_memory
+from tinygpu.program.products import into_cells, into_tensor_memory
 from tinygpu.ptx.lowering.context import Context
 from tinygpu.ptx.lowering.sync import Agent, Touch
 
@@ -44,13 +44,16 @@ def accesses(s: n.Statement) -> Iterator[tuple[Tile, Literal["read", "write"], A
         case n.Copy() if isinstance(s.instruction, BulkTransfer):
             yield s.source, "read", "cp.async.bulk"
             yield s.target, "write", "cp.async.bulk"
+        case n.Copy() if into_cells(s):
+            yield s.source, "read", "tcgen05"
+            yield s.target, "write", "tcgen05"
         case n.Copy():
             grouped = s.token is not None and s.token.completion == "commit group"
             yield s.source, "read", "threads"
             yield s.target, "write", "cp.async" if grouped else "threads"
         case n.Multiply() if into_tensor_memory(s):
             yield s.accumulator, "write", "tcgen05"
-            for operand in (s.a, s.b):
+            for operand in (s.a, s.b, *s.scales):
                 yield operand, "read", "tcgen05"
         case n.Multiply():
             for operand in (s.a, s.b):

@@ -78,6 +78,13 @@ def _words(bits: int) -> tuple[int, int]:
     return bits & 0xFFFFFFFF, bits >> 32
 
 
+def described(context: Context, address: Number, bits: int) -> Reg:
+    """A 64-bit descriptor of what lies at an address in shared memory; `bits` say how."""
+    low, high = _words(bits)
+    units = context.emit.add(context.emit.bits(address, 4, 14, 0), low)
+    return context.emit.computed("d", "mov.b64 {d}, {{{0}, {1}}};", units, _word(context, high))
+
+
 def descriptor(context: Context, of: Operand, rows: int) -> Reg:
     """The 64-bit descriptor of one instruction's operand, `rows` further along m or n."""
     emit = context.emit

@@ -40,6 +40,7 @@ SHIPPED: Mapping[str, str] = {
     "matmul_blackwell_consumer": "tinygpu.machines.matmul_blackwell_consumer:MatmulBlackwellConsumer",
     "matmul_mx": "tinygpu.machines.matmul_block_scaled:MatmulMx",
     "matmul_nvfp4": "tinygpu.machines.matmul_block_scaled:MatmulNvfp4",
+    "matmul_blackwell_mx": "tinygpu.machines.matmul_blackwell_scaled:MatmulBlackwellMx",
     "matmul_basic_blackwell": "tinygpu.machines.matmul_basic_blackwell:MatmulBasicBlackwell",
     "softmax": "tinygpu.machines.softmax:Softmax",
     "rms_norm": "tinygpu.machines.norm:RmsNorm",

@@ -26,11 +26,11 @@ from tinygpu.devices import Device
 from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, minimum, where
 from tinygpu.language.buffer_space import allocated_tmem_bytes, shared_bytes
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
-from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.live_registers import registers_estimate
 from tinygpu.language.memories import GMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
+from tinygpu.program.products import into_tensor_memory
 from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.tree import places, walk
 
@@ -309,7 +309,8 @@ class _Counter:
 
     def _turns(self) -> Expr:
         """Tiles that a CTA works on at a time: roles take turns, or sums lie in slots of tensor memory."""
-        slots = [p.stages for p in self.program.pipelines if p.completion == COMMIT]
+        sums = sums_of(self.program)
+        slots = [p.stages for p in self.program.pipelines if p.name in sums]
         return maximum(max(role.share[1] for role in self.program.roles), *slots)
 
     def _multiplying_warps(self) -> Expr:
@@ -378,8 +379,9 @@ def taking_sums(program: Program) -> tuple[str, ...]:
 
 
 def sums_of(program: Program) -> frozenset[str]:
-    """The pipelines that hand over sums in tensor memory."""
-    return frozenset(p.name for p in program.pipelines if p.completion == COMMIT)
+    """The pipelines that hand over sums in tensor memory: products are added up in their slots."""
+    found = (s for s in walk(program.body) if isinstance(s, n.Multiply) and into_tensor_memory(s))
+    return frozenset(s.accumulator.name.split(".")[0] for s in found)
 
 
 def _main_loop(body: tuple[n.Statement, ...], sums: frozenset[str]) -> list[n.Repeated]:

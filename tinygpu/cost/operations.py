@@ -19,7 +19,7 @@ from tinygpu.cost.pieces import pieces
 from tinygpu.cost.relayouts import exchanged
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
 from tinygpu.language.heuristic import Heuristic
-from tinygpu.language.instruction import BulkTransfer, CellLoad, CellStore, Elementwise, Transfer
+from tinygpu.language.instruction import BulkTransfer, CellCopy, CellLoad, CellStore, Elementwise, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -132,6 +132,10 @@ class Operations:
                 self._transfer(s.instruction, s.target, s.value.partition, tally, times)
             case n.Copy() if isinstance(s.instruction, BulkTransfer):
                 self._bulk(s, s.instruction, tally, times)
+            case n.Copy() if isinstance(s.instruction, CellCopy):
+                chunks = ceil_div(bytes_of(s.source), 4 * WAVEFRONT_BYTES)
+                tally.add("smem_load_wavefronts", times * 4 * chunks)
+                tally.add("warp_instructions", times * chunks)
             case n.Copy():
                 for hop in s.instructions:
                     if isinstance(hop, Transfer) and s.partition is not None:

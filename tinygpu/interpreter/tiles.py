@@ -144,7 +144,11 @@ class Computing:
             if taken is None:
                 return values
             first, count = map(int, blocks(w.known))
-            numbers = scale(scales[axis](w)).take(range(first, first + count), axis=1 - axis)
+            held = scales[axis](w)
+            if taken.fragments is None:
+                held = s.instruction.scales_of(held, values.shape[axis])
+                held = held.T if axis else held
+            numbers = scale(held).take(range(first, first + count), axis=1 - axis)
             return np.asarray(values * np.repeat(numbers, taken.block, axis=1 - axis))
 
         def act(w: Worker) -> None:

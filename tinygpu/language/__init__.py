@@ -34,6 +34,7 @@ from tinygpu.language.functions import (
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.instruction import (
     BulkTransfer,
+    CellCopy,
     CellLoad,
     CellStore,
     Elementwise,
@@ -86,6 +87,7 @@ __all__ = [
     "TMEM",
     "AccessPattern",
     "BulkTransfer",
+    "CellCopy",
     "CellLoad",
     "CellStore",
     "Choice",

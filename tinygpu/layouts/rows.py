@@ -17,8 +17,9 @@ Xor: TypeAlias = tuple[tuple[int, int], ...]
 Axis: TypeAlias = tuple[int, int, int]
 """(extent, rows from one coordinate to the next, bytes from one to the next)."""
 
-# PTX ISA, "Swizzling Modes": chunk c of 16 bytes in 128-byte line l lies at c ^ (l mod 8, 4 or 2), by width in bytes.
-HARDWARE_SWIZZLES = {128: Swizzle(3, 4, 3), 64: Swizzle(2, 4, 3), 32: Swizzle(1, 4, 3)}
+# PTX ISA, "Swizzling Modes": chunk c of 16 bytes in 128-byte line l lies at c ^ (l mod 8, 4 or 2), by width in bytes;
+# rows of 16 bytes, where there is none to exchange with, lie as they are.
+HARDWARE_SWIZZLES = {128: Swizzle(3, 4, 3), 64: Swizzle(2, 4, 3), 32: Swizzle(1, 4, 3), 16: Swizzle(0, 4, 3)}
 
 
 @lru_cache(maxsize=1024)  # the solver counts every access under a layout, and a kernel asks for every buffer's again

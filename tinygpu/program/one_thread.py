@@ -8,7 +8,7 @@ from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.memories import TMEM
 from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program import nodes as n
-from tinygpu.program.products import into_tensor_memory, read_by_commit
+from tinygpu.program.products import into_cells, into_tensor_memory, read_by_commit
 from tinygpu.program.program import Program
 from tinygpu.program.tree import leaves, walk
 
@@ -51,8 +51,8 @@ def by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:
 
 
 def issued(s: n.Statement) -> bool:
-    """Whether one thread issues a statement: a bulk copy, a product into tensor memory, or where its sums begin."""
+    """Whether one thread issues a statement: a bulk copy, a product or copy into TMEM, or where its sums begin."""
     if isinstance(s, n.Copy):
-        return isinstance(s.instruction, BulkTransfer)
+        return isinstance(s.instruction, BulkTransfer) or into_cells(s)
     begins = isinstance(s, n.Constant) and s.result.memory is TMEM
     return begins or into_tensor_memory(s)

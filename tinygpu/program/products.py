@@ -31,6 +31,11 @@ def into_tensor_memory(s: Statement) -> bool:
     return isinstance(s, n.Multiply) and s.token is not None and s.token.completion == COMMIT
 
 
+def into_cells(s: Statement) -> bool:
+    """Whether a statement copies from SMEM into TMEM: as a product there, by one thread, told of by a commit."""
+    return isinstance(s, n.Copy) and s.token is not None and s.token.completion == COMMIT
+
+
 def going_on_in(body: tuple[Statement, ...]) -> frozenset[str]:
     """Sums in tensor memory to which a block adds without beginning them, or beginning them in a branch only."""
     begun = {s.result.name for s in body if isinstance(s, n.Constant)}
@@ -39,10 +44,10 @@ def going_on_in(body: tuple[Statement, ...]) -> frozenset[str]:
 
 
 def read_by_commit(body: tuple[Statement, ...], pipeline: Pipeline) -> bool:
-    """Whether products into tensor memory read what a block has of a slot of this pipeline."""
+    """Whether products or copies into tensor memory read what a block has of a slot of this pipeline."""
     buffers = {buffer.name for buffer in pipeline.buffers}
-    found = (s for s in walk(body) if isinstance(s, n.Multiply) and into_tensor_memory(s))
-    return any(bool({s.a.name, s.b.name} & buffers) for s in found)
+    found = (s for s in walk(body) if into_tensor_memory(s) or into_cells(s))
+    return any(bool({t.name for t in s.reads if t not in s.writes} & buffers) for s in found)
 
 
 def sums(body: Body) -> frozenset[str]:

@@ -125,7 +125,7 @@ def product(
         ),
         (
             lambda self, p, x, y, who: p.copy(self.neg, x, y),
-            "p.copy takes a Transfer, Route or BulkTransfer, not {neg}",
+            "p.copy takes a Transfer, Route, BulkTransfer or CellCopy, not {neg}",
         ),
         (
             lambda self, p, x, y, who: p.copy(Route(self.ld, self.st), y, x, who),

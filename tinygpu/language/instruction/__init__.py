@@ -1,12 +1,13 @@
 """Instructions: what one PTX-backed operation needs, brings and costs. The shipped ones are in `tinygpu.ptx.isa`.
 
-An instruction belongs to one of ten families, which say how its operands are partitioned:
+An instruction belongs to one of eleven families, which say how its operands are partitioned:
 
     Transfer         moves vectors between two memories, thread by thread (ld, st, cp.async)
     BulkTransfer     moves a whole tile, issued by one thread (TMA)
     MatrixLoad       moves matrices from SMEM to fragments in registers (ldmatrix)
     MatrixStore      moves fragments from registers to SMEM (stmatrix)
     MatrixMultiply   multiplies fragments, or tiles in SMEM (mma.sync, wgmma, tcgen05.mma)
+    CellCopy         moves chunks of SMEM to columns of TMEM, issued by one thread (tcgen05.cp)
     CellLoad         moves columns of TMEM to the registers of a warpgroup (tcgen05.ld)
     CellStore        moves registers of a warpgroup to columns of TMEM (tcgen05.st)
     Elementwise      computes value by value (fma, add, ex2, cvt)
@@ -31,6 +32,7 @@ from tinygpu.language.instruction.base import (
     since,
 )
 from tinygpu.language.instruction.bulk import BulkTransfer
+from tinygpu.language.instruction.cell_copy import CHUNK_BYTES, CellCopy
 from tinygpu.language.instruction.cell_store import CellStore
 from tinygpu.language.instruction.cells import CellLoad
 from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
@@ -42,11 +44,13 @@ from tinygpu.language.instruction.tiling import Tiled, held_digits, tiled
 from tinygpu.language.instruction.transfer import Transfer
 
 __all__ = [
+    "CHUNK_BYTES",
     "OLDEST_TARGET",
     "OPERANDS",
     "WORD_OF_SCALES",
     "WRITTEN_FOR",
     "BulkTransfer",
+    "CellCopy",
     "CellLoad",
     "CellStore",
     "Completion",

@@ -9,6 +9,7 @@ import numpy as np
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, tf32_read
+from tinygpu.expressions import Expr
 from tinygpu.language.instruction.base import Instruction, Scope, Unit, and_of
 from tinygpu.language.memories import RMEM, SMEM, TMEM, Memory
 from tinygpu.language.tile import Tile
@@ -30,13 +31,19 @@ class Scales:
 
     block  neighbours along k that share one
     dtype  of the elements that hold them
-    a, b   (lane, value) -> row of a and block; block and column of b: a register of four of one row of an instruction
+    a, b   (lane, value) -> row of a and block; block and column of b: a register of four of one row of an instruction.
+           None: they lie in TMEM
     """
 
     block: int
     dtype: DType
-    a: Layout
-    b: Layout
+    a: Layout | None = None
+    b: Layout | None = None
+
+    @property
+    def fragments(self) -> tuple[Layout, Layout] | None:
+        """Who holds those of a and of b in registers; None where they lie in TMEM."""
+        return None if self.a is None or self.b is None else (self.a, self.b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +84,18 @@ class MatrixMultiply(Instruction):
     def scale(self, values: Any) -> Any:
         """The numbers that elements of scales stand for, in f64."""
         raise NotImplementedError
+
+    def scales_of(self, held: Any, rows: int) -> Any:
+        """(rows, blocks) scales of rows of a or columns of b, of what TMEM holds of them: (lanes, bytes)."""
+        raise NotImplementedError
+
+    def scale_columns(self, rows: int, first: int) -> tuple[int, int]:
+        """(columns behind the first, byte of the cell) in TMEM where the scales of block `first` of `rows` rows are."""
+        raise NotImplementedError
+
+    def scale_rules(self, rows: Expr, columns: Expr) -> tuple[Constraint, ...]:
+        """What it asks of a tile of so many rows of a and columns of b where their scales lie in TMEM."""
+        return ()
 
     def rate(self, a: DType, b: DType) -> tuple[str, str]:
         """The types of factors and sums under which devices have its rate."""
@@ -125,6 +144,17 @@ class MatrixMultiply(Instruction):
         d      register with the address of the accumulator
         x, y, across  as of `statement`; a in TMEM is a register with its address
         added  predicate: whether something was added up in d before
+        """
+        raise NotImplementedError
+
+    def issue_scaled(
+        self, a: DType, b: DType, d: str, x: str, y: str, across: tuple[bool, bool], added: str, sx: str, sy: str,
+        first: int,
+    ) -> str:  # fmt: skip
+        """PTX of one instruction into TMEM that takes scales there: d += (x * scales of x) @ (y * scales of y).
+
+        sx, sy  registers with the addresses of cells of four scales of x and of y
+        first   which of the four the first block has
         """
         raise NotImplementedError
 

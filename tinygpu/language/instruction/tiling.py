@@ -82,15 +82,16 @@ def _scales(
 ) -> tuple[Partition, ...]:
     """Who holds what of the scales of so many elements along k: registers of four, along k first."""
     taken = instruction.scales(*kinds)
-    if taken is None:
-        raise ValueError(f"{instruction.label} takes no scales of blocks; leave depth= out")
+    if taken is None or taken.fragments is None:
+        where = "no scales of blocks" if taken is None else "scales in TMEM, which no thread holds"
+        raise ValueError(f"{instruction.label} takes {where}; leave depth= out")
     extents, blocks, held = instruction.shape(*kinds), depth // taken.block, []
     whole = Condition(
         f"{instruction.label} scales",
         depth % (WORD_OF_SCALES * taken.block) == 0,
         f"the scales of a row are registers of {WORD_OF_SCALES}, of {WORD_OF_SCALES * taken.block} elements along k",
     )
-    for side, fragment in enumerate((taken.a, taken.b)):
+    for side, fragment in enumerate(taken.fragments):
         lanes, word = fragment.modes
         own = shape[side] // warps[side]
         along: list[tuple[Leaf, Leaf | Step]] = [(warps[0], 0), (warps[1], 0)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tinygpu.dtypes import DType, dtype, not_in_memory
 from tinygpu.expressions import Expr, Operand, any_of, ceil_div, expr, symbol
 from tinygpu.language.buffer import Buffer
-from tinygpu.language.instruction import Elementwise, Transfer
+from tinygpu.language.instruction import CHUNK_BYTES, Elementwise, Transfer
 from tinygpu.language.memories import SMEM, TMEM, Memory
 from tinygpu.language.parameters import Size, UnknownLayout
 from tinygpu.language.partition import Condition
@@ -190,7 +190,8 @@ class Blocks(SharingChecks):
     ) -> BufferSpec:
         """A shared-memory buffer for `pipeline`; `pad` elements are added to every row.
 
-        swizzle  width of the swizzle in bytes, as TMA and wgmma lay rows out (32, 64 or 128), instead of pad and layout
+        swizzle  width of the swizzle in bytes, as TMA and wgmma lay rows out (32, 64 or 128), instead of pad and
+                 layout; 16: rows of 16 bytes, of which none are exchanged, as scales come
         """
         made = self.buffer(SMEM, dtype_of, shape, contiguous=contiguous, pad=pad, layout=layout)
         if swizzle is None:
@@ -199,6 +200,8 @@ class Blocks(SharingChecks):
             raise self.fail("a buffer has a swizzle, or a layout and padding of its own, not both")
         width = expr(swizzle)
         row_bytes = made.shape[made.contiguous] * made.dtype.bits // 8
+        if width.same(CHUNK_BYTES) and row_bytes.same(CHUNK_BYTES):
+            return replace(made, swizzle_bytes=width)
         widths = any_of([width == w for w in SWIZZLES])
         self.require(
             (

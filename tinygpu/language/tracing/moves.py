@@ -9,6 +9,7 @@ from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.holders import same_threads, same_warps
 from tinygpu.language.instruction import (
     BulkTransfer,
+    CellCopy,
     CellLoad,
     CellStore,
     Instruction,
@@ -89,12 +90,12 @@ class Moves(Blocks):
         *,
         multicast: int | None = None,
     ) -> Token | None:
-        """Memory to memory: thread by thread, as a whole (BulkTransfer), or along a Route through registers.
+        """Memory to memory: thread by thread, as a whole (BulkTransfer, CellCopy), or along a Route through registers.
 
         partition  who moves what, thread by thread
         multicast  axis of the grid along which all CTAs of a cluster need this tile: each brings a part to all of them
         """
-        name = self._instruction(instruction, (Transfer, Route, BulkTransfer), "copy")
+        name = self._instruction(instruction, (Transfer, Route, BulkTransfer, CellCopy), "copy")
         if source.dtype != target.dtype:
             raise self.fail(f"{name} copies {source.dtype} to {target.dtype}; a copy keeps the type")
         hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
@@ -122,6 +123,8 @@ class Moves(Blocks):
         self._in_slot(name, target, writing=True)
         if isinstance(instruction, BulkTransfer):
             self._bring_whole(name, instruction, source, target, partition)
+        if isinstance(instruction, CellCopy):
+            self._bring_chunks(name, instruction, source, target, partition)
         if multicast is not None:
             self._check_multicast(name, instruction, source, multicast)
             if isinstance(instruction, BulkTransfer) and not instruction.traced_only and self.grid_node is not None:

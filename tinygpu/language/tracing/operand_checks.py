@@ -15,7 +15,15 @@ from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, cannot_hold
 from tinygpu.expressions import Expr, Operand, all_of, expr, joined, maximum, symbol
 from tinygpu.language.holders import holds_values
-from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer, held_digits
+from tinygpu.language.instruction import (
+    BulkTransfer,
+    CellCopy,
+    Instruction,
+    MatrixMultiply,
+    Scales,
+    Transfer,
+    held_digits,
+)
 from tinygpu.language.instruction.base import or_of
 from tinygpu.language.matrix_fragments import holds_every_element_once
 from tinygpu.language.memories import RMEM, TMEM, Memory
@@ -134,6 +142,17 @@ class OperandChecks(BlockChecks):
             self.constraints.extend(_rules(instruction.legality, source, target))
         if instruction.by_rows:
             self._whole_windows(name, instruction, source if source.tensor is not None else target)
+
+    def _bring_chunks(
+        self, name: str, instruction: CellCopy, source: Tile, target: Tile, partition: Partition | None
+    ) -> None:
+        if partition is not None:
+            raise self.fail(f"{name} ({instruction}) moves whole chunks by itself; leave the partition out")
+        self._acts(name, instruction)
+        try:
+            self.constraints.extend(instruction.legality(source, target))
+        except ValueError as error:
+            raise self.fail(f"{name}: {error}") from None
 
     def _whole_windows(self, name: str, instruction: BulkTransfer, window: Tile) -> None:
         """All windows lie within the tensor: they follow one another in steps of their own, which divide the dims."""
@@ -285,18 +304,20 @@ class OperandChecks(BlockChecks):
             if taken is None:
                 raise self.fail(f"{here} takes no scales; leave scales= out")
             raise self.fail(
-                f"{here} takes scales, one for {taken.block} neighbours along k; give scales=(of a, of b), in registers"
+                f"{here} takes scales, one for {taken.block} neighbours along k; give scales=(of a, of b)"
             )
         if taken is None or scales is None:
             return
         k = factors[0].shape[1]
-        for side, (tile, factor) in enumerate(zip(scales, factors, strict=True)):
+        if taken.fragments is None:
+            self._scales_in_cells(name, instruction, taken, factors, scales, at)
+        held = () if taken.fragments is None else taken.fragments
+        for side, (tile, factor, fragment) in enumerate(zip(scales, factors, held, strict=False)):
             if tile.memory is not RMEM or tile.dtype != taken.dtype:
                 has = f"{tile.name} has {tile.dtype} in {tile.memory}"
                 raise self.fail(f"{here} takes scales of {taken.dtype} in registers, and {has}")
             if not tile.shape[side].same(factor.shape[side]):
                 raise self.fail(f"{here} has {extents_of(factor)} of {factor.name}, and scales {extents_of(tile)}")
-            fragment = (taken.a, taken.b)[side]
             who = tile.partition
             have = (who.threads.steps, who.values.steps) if who is not None else ((), ())
             pairs = zip(have, (mode.steps for mode in fragment.modes), strict=True)
@@ -313,6 +334,26 @@ class OperandChecks(BlockChecks):
             )
         if not is_multiple(at, k):
             raise self.fail(f"{here} takes scales from {at} on; that is a multiple of the extent along k, {k}")
+
+    def _scales_in_cells(
+        self, name: str, instruction: MatrixMultiply, taken: Scales, factors: tuple[Tile, Tile],
+        scales: tuple[Tile, Tile], at: Expr,
+    ) -> None:  # fmt: skip
+        """Scales of blocks lie in tensor memory, of all rows of a and columns of b, for all that is multiplied."""
+        here, k = f"{name} ({instruction})", factors[0].shape[1]
+        last = at.substitute({index: trips - 1 for index, trips in self.unrolled.items()})
+        for side, (tile, factor) in enumerate(zip(scales, factors, strict=True)):
+            if tile.memory is not TMEM or tile.dtype != taken.dtype:
+                has = f"{tile.name} has {tile.dtype} in {tile.memory}"
+                raise self.fail(f"{here} takes scales of {taken.dtype} in TMEM, and {has}")
+            if not all(o.same(0) for o in tile.offset):
+                raise self.fail(f"{here} takes the scales of a tile, not of a window of {tile.name}; leave it whole")
+            self._in_slot(name, tile, writing=self.slots.get(tile.name.split(".")[0]) == "produce")
+            rows, held = factor.shape[side], tile.shape[0] * tile.shape[1]
+            whole = (held % rows == 0) & (last + k <= held // rows * taken.block)
+            sentence = f"{tile.name} has the scales of all that is multiplied"
+            self.require((Condition(f"{name} scales of {'ab'[side]}", whole, sentence),))
+        self.constraints.extend(instruction.scale_rules(factors[0].shape[0], factors[1].shape[1]))
 
     def _by_warpgroups(self, name: str, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
         """Operands in SMEM lie as descriptors say; warpgroups divide the rows, and each begins at a whole width."""

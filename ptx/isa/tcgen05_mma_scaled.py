@@ -1,0 +1,120 @@
+"""tcgen05.mma with block scales: factors of which so many neighbours along k share a scale, in tensor memory.
+
+operands   a (128 x k) and b (k x n) in SMEM, in the layouts of TMA; c (128 x n) in TMEM; scales of rows of a and of
+           columns of b in TMEM, as tcgen05.cp leaves chunks of them
+legality   which types and blocks go with each other (`FORMS`); tiles of whole chunks of 128 rows or columns
+meaning    c += (a * scales of a) @ (b * scales of b); without c where nothing was added up yet
+cost       2 m n k operations of the tensor cores; 32 bytes of each row of a and b from SMEM
+lowering   `Tcgen05MmaScaled.issue_scaled`: the address of a cell of four scales, and in the instruction descriptor
+           which of them come first
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.dtypes import DType, dtype
+from tinygpu.expressions import Expr, all_of, expr
+from tinygpu.language.instruction import WORD_OF_SCALES, Scales
+from tinygpu.ptx.isa.tcgen05_mma import Kind, Tcgen05Mma
+
+# Rows of a, or columns of b, of which a chunk has the scales: four times the lanes of a warp.
+CHUNK = 128
+LANES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Scales of one `.kind`.
+
+    block  neighbours along k that share one
+    code   of their type in the instruction descriptor
+    held   type of the elements that hold them: launches have no ue8m0, so codes are u8
+    """
+
+    kind: Kind
+    block: int
+    code: int
+    held: str
+
+
+# PTX ISA, tcgen05.mma with .block_scale: kinds (table 38), instruction descriptor (table 44), scale sizes (table 56).
+FORMS: tuple[Form, ...] = (
+    Form(Kind("mxf8f6f4", {"e4m3": 0, "e5m2": 1}, "f32", 0, (100, 103)), 32, 1, "u8"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Tcgen05MmaScaled(Tcgen05Mma):
+    """tcgen05.mma.cta_group::1.kind::K.block_scale of 128 rows; K is 32 bytes of the operands' type.
+
+    n      columns of one instruction
+    block  neighbours along k that share a scale: 32 (mx)
+    """
+
+    block: int = 32
+    isa: ClassVar[tuple[int, int]] = (8, 8)
+    source: ClassVar[str] = "PTX ISA, tcgen05.mma with .block_scale; instruction descriptor; matrix descriptor"
+
+    def __post_init__(self) -> None:
+        blocks = sorted({form.block for form in FORMS})
+        if self.block not in blocks:
+            known = " or ".join(map(str, blocks))
+            raise ValueError(f"tcgen05.mma has blocks of {known} elements to a scale, not {self.block}")
+
+    @property
+    def label(self) -> str:
+        return "tcgen05.mma.block_scale"
+
+    def form(self, a: DType, b: DType) -> Form:
+        """The form for operands of these types. Raises TypeError where there is none."""
+        for form in FORMS:
+            if form.block == self.block and a.name in form.kind.codes and b.name in form.kind.codes:
+                return form
+        raise TypeError(f"tcgen05.mma with a scale for {self.block} elements does not multiply {a} by {b}")
+
+    def kind(self, a: DType, b: DType) -> Kind:
+        return self.form(a, b).kind
+
+    def scales(self, a: DType, b: DType) -> Scales:
+        return Scales(self.block, dtype(self.form(a, b).held))
+
+    def scale(self, values: Any) -> Any:
+        """The numbers that elements stand for, in f64: codes of ue8m0 are powers of two."""
+        return np.ldexp(1.0, np.asarray(values).astype(np.int32) - 127)
+
+    def scales_of(self, held: Any, rows: int) -> Any:
+        """(rows, blocks): a cell of lane r has scales of four blocks of row r; rows from 32 on are columns further."""
+        cells = np.asarray(held).reshape(LANES, -1, rows // LANES, WORD_OF_SCALES)
+        return cells.transpose(2, 0, 1, 3).reshape(rows, -1)
+
+    def scale_columns(self, rows: int, first: int) -> tuple[int, int]:
+        """(columns behind the first, byte in the cell) of the scales of block `first` of so many rows."""
+        return first // WORD_OF_SCALES * (rows // LANES), first % WORD_OF_SCALES
+
+    def scale_rules(self, rows: Expr, columns: Expr) -> tuple[Constraint, ...]:
+        """Scales come in chunks; several instructions along n begin at columns of scales of their own."""
+        whole = all_of([rows % CHUNK == 0, columns % CHUNK == 0, expr(self.n) % LANES == 0])
+        sentence = f"scales come in chunks of {CHUNK} rows of a and columns of b, of which tiles have whole ones"
+        return (self.rule("chunks of scales", whole, sentence),)
+
+    def text(self, a: DType, b: DType) -> str:
+        return f"tcgen05.mma.cta_group::{self.ctas}.kind::{self.kind(a, b).name}.block_scale.block{self.block}"
+
+    def descriptor_word(self, a: DType, b: DType, across: tuple[bool, bool], first: int) -> int:
+        """PTX ISA, instruction descriptor of mxf8f6f4: types, majors, extents, type of scales, the first in a cell."""
+        form, n = self.form(a, b), int(expr(self.n))
+        types = form.kind.codes[a.name] << 7 | form.kind.codes[b.name] << 10 | form.code << 23
+        extents = n >> 3 << 17 | self.rows * self.ctas >> 7 << 27
+        return types | across[0] << 15 | across[1] << 16 | extents | first << 4 | first << 29
+
+    def issue_scaled(
+        self, a: DType, b: DType, d: str, x: str, y: str, across: tuple[bool, bool], added: str, sx: str, sy: str,
+        first: int,
+    ) -> str:  # fmt: skip
+        word = self.descriptor_word(a, b, across, first)
+        return f"{self.text(a, b)} [{d}], {x}, {y}, {word:#010x}, [{sx}], [{sy}], {added};"

@@ -1,0 +1,244 @@
+"""mxfp8 in tensor memory: random candidates over odd sizes, types and options; proofs; wrong kernels; refusals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinygpu as tg
+from tinygpu.cost.counting import count, taking_sums
+from tinygpu.devices import device
+from tinygpu.language import TMEM, DeclarationError, Dim, Input, Machine, Output, blocked
+from tinygpu.machines.matmul_blackwell_scaled import MatmulBlackwellMx
+from tinygpu.ptx import isa
+from tinygpu.ptx.assembling.assembler import assemble
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.lowering.lower import lowered
+from tinygpu.ptx.protocol.certificate import Proofs, certify
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.buffers import solve_buffers
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+# One more than a tile, primes, less than a block, blocks of which the last is short, several tiles along each axis.
+SIZES = ((1, 1, 1), (129, 129, 33), (127, 257, 300), (257, 13, 128), (31, 128, 129), (128, 255, 640))
+KINDS = ("e4m3", "e5m2")
+RESULTS = ("f32", "bf16", "f16")
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {}, {"with_bias": True, "activation": "relu"}, {"scaling": "columns", "with_residual": True},
+)  # fmt: skip
+SMALL = {"bn": 128, "bk": 256, "stages": 2, "scaled": 1, "tiles": 2, "raster": 1, "piece": 16, "swizzle": 64, "vc": 8}
+
+
+def padded(n: int) -> int:
+    return -(-n // 16) * 16
+
+
+@pytest.mark.parametrize("seed", range(36))
+@pytest.mark.sampled(12)
+def test_random_candidates_are_right(seed: int) -> None:
+    m, n, k = SIZES[seed % len(SIZES)]
+    kinds = {"a": KINDS[seed % 2], "b": KINDS[seed // 2 % 2], "c": RESULTS[seed // 4 % 3]}
+    lds, options = {"a": padded(k), "b": padded(k)}, OPTIONS[seed // 6 % 3]
+    problem = MatmulBlackwellMx.problem(m=m, n=n, k=k, dtypes=kinds, lds=lds, options=options)
+    space = build_space(MatmulBlackwellMx, problem, device("b200"))
+    (point,) = space.sample(1, seed)
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, MatmulBlackwellMx, problem, orders=("late",))
+    assert found.passed, f"{problem} {point}\n{found}"
+
+
+@cache
+def small() -> tuple[Any, Kernel]:
+    problem = MatmulBlackwellMx.problem(m=130, n=136, k=528)
+    space = build_space(MatmulBlackwellMx, problem, device("b200"))
+    (point,) = space.space.restrict(SMALL).sample(1, np.random.default_rng(0))
+    return problem, build(space.program(point), problem, point, SolverCache()).kernel
+
+
+@pytest.mark.parametrize("scaled", [1, 2])
+def test_every_ring_is_proved_for_all_rounds(scaled: int) -> None:
+    problem = MatmulBlackwellMx.problem(m=130, n=136, k=528)
+    space = build_space(MatmulBlackwellMx, problem, device("b200"))
+    (point,) = space.space.restrict(SMALL | {"scaled": scaled}).sample(1, np.random.default_rng(0))
+    program = space.program(point)
+    swizzles = solve_buffers(program, SolverCache()).swizzles
+    found = certify(lowered(program, problem, point, swizzles).protocol, Proofs())
+    assert found.proved, str(found)
+
+
+def test_its_kernel_is_right_in_every_order_and_assembles_without_spills() -> None:
+    problem, kernel = small()
+    assert verify(kernel, MatmulBlackwellMx, problem).passed
+    assert kernel.architecture == "sm_100f"
+    for portable in ("sm_100", "sm_103"):
+        assembly = assemble(kernel.ptx, kernel.assembled_for(portable))
+        assert (assembly.spill_store_bytes, assembly.stack_bytes) == (0, 0)
+
+
+def without(pattern: str, which: int = 0) -> Callable[[str], str]:
+    """The text without one line; of a wait, without going back to it as well."""
+
+    def edit(ptx: str) -> str:
+        lines = ptx.splitlines()
+        found = [i for i, line in enumerate(lines) if re.search(pattern, line)]
+        assert len(found) > which, pattern
+        at = found[which]
+        lines[at : at + 1 + ("try_wait" in lines[at])] = [""]
+        return "\n".join(lines)
+
+    return edit
+
+
+def exchanged(old: str, new: str) -> Callable[[str], str]:
+    def edit(ptx: str) -> str:
+        text, times = re.subn(old, new, ptx, count=1)
+        assert times, old
+        return text
+
+    return edit
+
+
+WORD = 0x08A00000  # 128 x 128 of e4m3 with ue8m0
+WRONG: dict[str, Callable[[str], str]] = {
+    "the second of four scales of a first": exchanged(f"{WORD:#010x}", f"{WORD | 1 << 29:#010x}"),
+    "the second of four scales of b first": exchanged(f"{WORD:#010x}", f"{WORD | 1 << 4:#010x}"),
+    "scales that are ue4m3": exchanged(f"{WORD:#010x}", f"{WORD & ~(1 << 23):#010x}"),
+    "a chunk is not copied": without(r"tcgen05\.cp\.", 3),
+    "a chunk is copied twice as far apart": exchanged(r"(mov\.b32 %r\d+), 16392;", r"\1, 16400;"),
+    # Number 4 is implied: scales are there where the stage is full, for which the role that copies them has waited.
+    "scales are multiplied by before they are there": without("try_wait", 5),
+    "scales are copied before their bytes have come": without("try_wait", 1),
+    "scales are overwritten while they are read": without("try_wait", 2),
+    "a stage is filled while its scales are copied": without("try_wait", 0),
+    "nobody is told that scales are there": without("tcgen05.commit", 1),
+    "nobody is told that a stage's scales were copied": without("tcgen05.commit", 0),
+    "columns of scales are too few": exchanged(r"(tcgen05\.alloc.*), 512;", r"\1, 256;"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_kernels_are_refused(name: str) -> None:
+    problem, kernel = small()
+    wrong = replace(kernel, ptx=WRONG[name](kernel.ptx))
+    assert not verify(wrong, MatmulBlackwellMx, problem, orders=("late",)).passed
+
+
+def test_every_scale_counts() -> None:
+    """The reference unpacks chunks: row r of chunk (d, l) has its four blocks at bytes 4 (r // 32) of line r % 32."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(-3, 4, (130, 200)).astype(float)
+    codes = rng.integers(120, 130, (2, 2, 32, 16))
+    got = MatmulBlackwellMx.unpacked(a, codes)
+    for row, column in ((0, 0), (31, 33), (32, 64), (127, 127), (128, 0), (129, 199)):
+        line = codes[row // 128, column // 128, row % 32]
+        code = line[4 * (row % 128 // 32) + column % 128 // 32]
+        assert got[row, column] == a[row, column] * 2.0 ** (int(code) - 127)
+
+
+def test_sums_are_taken_by_the_epilogue_and_their_rate_is_that_of_fp8() -> None:
+    problem = MatmulBlackwellMx.problem(m=256, n=256, k=256)
+    space = build_space(MatmulBlackwellMx, problem, device("b200"))
+    (point,) = space.space.sample(1, np.random.default_rng(0))
+    program = space.program(point)
+    assert taking_sums(program) == ("epilogue",)
+    counted = count(program)
+    assert (counted.operand, counted.accumulator, counted.path) == ("e4m3", "f32", "tcgen05")
+
+
+@pytest.mark.parametrize("name", ["h100", "rtx-5090"])
+def test_other_gpus_lack_the_instruction(name: str) -> None:
+    said = str(tg.explain(tg.space(MatmulBlackwellMx, m=256, n=256, k=256, device=name)))
+    assert "tcgen05.cp exists on sm_100 or sm_103 only" in said or "tcgen05.mma.block_scale exists on" in said
+
+
+def test_blocks_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^tcgen05\.mma has blocks of 32 elements to a scale, not 64$"):
+        isa.Tcgen05MmaScaled(block=64)
+
+
+def refused(stage: Any, cells: Any, scales: str = "both") -> str:
+    """What is said of a machine whose stage of scales, or columns of them, are others."""
+    with pytest.raises(DeclarationError) as found:  # noqa: PT012 - traced when its space is asked for
+
+        class Careless(Machine):
+            """c = a @ b with scales that do not fit"""
+
+            m, n, k = Dim(), Dim(), Dim()
+            rows, wide = Dim(follows=lambda m: 32), Dim(follows=lambda m: 16)
+            a, b, c = Input("e4m3", m, k), Input("e4m3", k, n, majors=("col",)), Output("f32", m, n)
+            s = Input("u8", m, k, rows, wide)
+            tma, cp, mma = isa.TmaLoad(), isa.Tcgen05Cp(), isa.Tcgen05MmaScaled(128)
+            ld, st = isa.Tcgen05Ld(), isa.StGlobal(1)
+
+            def program(self, p: Any) -> None:
+                factor = {"swizzle": 128}
+                with (
+                    p.grid((self.m, 128), (self.n, 128), persistent=True) as (i, j),
+                    p.pipeline(
+                        "ring", 2, a=p.smem("e4m3", (128, 128), **factor),
+                        b=p.smem("e4m3", (128, 128), contiguous=0, **factor), s=stage(p),
+                    ) as ring,
+                    p.pipeline("cells", 1, s=cells(p)) as cell,
+                    p.pipeline("sums", 1, c=p.buffer(TMEM, "f32", (128, 128))) as sums,
+                ):  # fmt: skip
+                    with p.role("producer", warps=1), p.loop(self.k, step=128) as kk, ring.produce() as s:
+                        p.copy(self.tma, self.a.tile(i, kk, shape=(128, 128)), s.a)
+                        p.copy(self.tma, self.b.tile(kk, j, shape=(128, 128)), s.b)
+                        shape = s.s.shape if len(s.s.shape) == 4 else (1, 1, 32, 16)
+                        p.copy(self.tma, self.s.tile(i, kk, 0, 0, shape=shape), s.s)
+                    scaler = p.role("scaler", warps=1, first=1)
+                    with scaler, p.loop(self.k, step=128), ring.consume() as s, cell.produce() as t:
+                        p.copy(self.cp, s.s, t.s)
+                    with p.role("multiplier", warps=1, first=2), sums.produce() as t:
+                        p.clear(t.c)
+                        rounds, steps = p.loop(self.k, step=128), p.unroll(128, step=32)
+                        with rounds, ring.consume() as s, cell.consume() as by, steps as kt:
+                            windows = (by.s.window((0, 4), (32, 12)),) * 2
+                            given = {"both": (by.s, by.s), "none": None, "windows": windows, "factors": (s.s, s.s)}
+                            fa, fb = s.a.window((0, kt), (128, 32)), s.b.window((kt, 0), (32, 128))
+                            p.multiply(self.mma, t.c, fa, fb, scales=given[scales], at=kt)
+                    with p.role("epilogue", warps=4, first=4), sums.consume() as t:
+                        values = p.load(self.ld, t.c, blocked((128, 128), threads=128, vector=1, across=1))
+                        p.store(self.st, self.c.tile(i, j, shape=(128, 128)), values)
+
+            @staticmethod
+            def reference(a: Any, b: Any, s: Any) -> Any:
+                return a @ b
+
+        Careless.space(m=128, n=128, k=128, device="b200")
+
+    return str(found.value)
+
+
+def chunk(p: Any) -> Any:
+    return p.smem("u8", (1, 1, 32, 16), swizzle=16)
+
+
+def columns(p: Any) -> Any:
+    return p.buffer(TMEM, "u8", (32, 16))
+
+
+def test_what_is_no_chunk_of_scales_is_refused() -> None:
+    assert (
+        "cp: tcgen05.cp moves chunks of 32 rows of 16 bytes: give ring.s the extents (along, down, 32, 16) and "
+        "swizzle=16"
+    ) in refused(lambda p: p.smem("u8", (1, 1, 64, 16), swizzle=16), columns)
+    assert "mma (tcgen05.mma.block_scale) takes scales of u8 in TMEM, and ring.s has u8 in SMEM" in refused(
+        chunk, columns, "factors"
+    )
+    assert (
+        "mma (tcgen05.mma.block_scale) takes scales, one for 32 neighbours along k; give scales=(of a, of b)"
+        in refused(chunk, columns, "none")
+    )
+    assert (
+        "mma (tcgen05.mma.block_scale) takes the scales of a tile, not of a window of cells.s; leave it whole"
+        in refused(chunk, columns, "windows")
+    )
