@@ -120,8 +120,8 @@ def _statement(context: Context, s: n.Statement) -> None:
             look_back.write(context, s)
         case n.Relayout():
             relayout.write(context, s)
-        case n.Loop() if s.fixes_up:
-            shared_tiles.in_pieces(context, s, body)
+        case n.Loop() if (last := s.fix_up) is not None:
+            shared_tiles.in_pieces(context, s, last, body)
         case n.Loop() if s.unrolled:
             unrolled(context, s)
         case n.Loop():

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tinygpu.program import nodes as n
 from tinygpu.ptx.lowering import fix_up, grid, handover, probe
 from tinygpu.ptx.lowering.compute import partition_of
-from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.context import Context
 from tinygpu.ptx.lowering.emitter import Number
 from tinygpu.ptx.lowering.flow import barrier, counting, only_if
 from tinygpu.ptx.lowering.registers import allocate
@@ -100,17 +100,14 @@ def sometimes_fixed_up(context: Context, s: n.FixUp, shared: Number, body: Body)
 # ---- in pieces ------------------------------------------------------------------------------------------------------
 
 
-def in_pieces(context: Context, s: n.Loop, body: Body) -> None:
+def in_pieces(context: Context, s: n.Loop, last: n.FixUp, body: Body) -> None:
     """An unrolled loop, each round of which fixes up a piece of the tile: all pieces are left before the CTA is counted
     in, once, and the last CTA then goes through the rounds again.
     """
     emit, run = context.emit, grid.Registers(context)
-    *makes, last = s.body
-    if not isinstance(last, n.FixUp):
-        raise LoweringError(f"the rounds over {s.index} end with no fix-up")
     walk, work = grid.own(context)
     shared, done = walk.shared(run, work), emit.label("gathered")
-    of = _Pieces(context, s, tuple(makes), last, body)
+    of = _Pieces(context, s, s.body[:-1], last, body)
     if not isinstance(shared, int):
         of.sometimes_shared(shared, done)
     elif not shared:

@@ -97,3 +97,35 @@ def test_wrong_kernels_are_refused(old: str, new: str, times: int, split_k: int)
     text, count = re.subn(old, new, kernel.ptx, count=times)
     assert count, old
     assert not verify(replace(kernel, ptx=text), MatmulBlackwell, problem, orders=("late",)).passed
+
+
+USUAL = [  # rows of a tile over one CTA or two, columns, CTAs of a cluster: the lists of vendor libraries
+    (rows, bn, cluster)
+    for rows, clusters in ((128, ((1, 1), (2, 1), (2, 2), (4, 1))), (256, ((2, 1), (2, 2), (4, 1), (4, 2))))
+    for bn in (64, 128, 192, 256)
+    for cluster in clusters
+]  # fmt: skip
+
+
+@cache
+def large() -> Any:
+    problem = MatmulBlackwell.problem(m=8192, n=8192, k=8192, dtypes={"a": "bf16"}, majors={"b": "col"})
+    return build_space(MatmulBlackwell, problem, B200).space
+
+
+@pytest.mark.parametrize("sharing", [{"split_k": 1, "stream_k": 0}, {"split_k": 1, "stream_k": 1}])
+def test_usual_kernels_of_vendor_libraries_are_points(sharing: dict[str, int]) -> None:
+    """Steps of 64 along k, whole swizzles of 128 bytes, sums of two tiles where they fit, stored by TMA."""
+    for rows, bn, (cluster_m, cluster_n) in USUAL:
+        chosen = {
+            "ctas": "pairs" if rows == 256 else "one", "bn": bn, "bk": 64, "stages": 4, "tiles": 2, "swizzle": 128,
+            "cluster_m": cluster_m, "cluster_n": cluster_n, "store": "staged", **sharing,
+        }  # fmt: skip
+        assert large().restrict(chosen).size, (rows, bn, cluster_m, cluster_n)
+
+
+def test_split_k_is_offered_where_tiles_are_few() -> None:
+    few = build_space(MatmulBlackwell, MatmulBlackwell.problem(m=512, n=512, k=8192), B200).space
+    for split_k in (2, 3, 4, 6, 8):
+        assert few.restrict({"ctas": "pairs", "bn": 256, "bk": 64, "split_k": split_k}).size
+        assert not large().restrict({"split_k": split_k}).size

@@ -242,7 +242,7 @@ PLACES: dict[tuple[str, str], str] = {
     ("context", "{}"): "a scheduler of one's own that is not settled by a candidate: it says so itself",
     ("context", "the offset {} is not a sum of multiples of indices, quotients and remainders"): "product",
     ("control", "there is no PTX for the statement {}"): "a class of statements of one's own",
-    ("control", "a branch that is never taken is not written"): "a block without rounds is left out before",
+    ("flow", "a branch that is never taken is not written"): "a block without rounds is left out before",
     ("fix_up", "{} fixes up a tile outside a role"): "p.fix_up stands in a role, or is refused",
     ("fix_up", "the roles that take turns at tiles fix up tiles of different sizes"): "turns",
     ("gmem", "{} is no window of a tensor"): TYPE,

@@ -90,10 +90,9 @@ def test_tiles_that_are_divided_and_fixed_up_are_declared(inner: Callable[[Stage
 def test_a_tile_is_fixed_up_in_pieces() -> None:
     made = thing(sharing(pieces(a_piece)), **WITH)
     program = trace(made, made.problem(n=64), ()).program
-    (loop,) = (s for s in walk(program.body) if isinstance(s, n.Loop) and s.fixes_up)
-    last = loop.body[-1]
-    assert isinstance(last, n.FixUp)
-    assert (last.piece, str(last.pieces)) == (loop.index, "2")
+    (found,) = (s for s in walk(program.body) if isinstance(s, n.Loop) and s.fix_up is not None)
+    assert found.fix_up is not None
+    assert (found.fix_up.piece, str(found.fix_up.pieces)) == (found.index, "2")
 
 
 def test_a_loop_is_divided_where_it_says_so() -> None:

@@ -30,9 +30,10 @@ class Loop(Block, Repeated):
         return self.unrolled
 
     @property
-    def fixes_up(self) -> bool:
-        """Whether each round fixes up a piece of the tile, by its last statement."""
-        return bool(self.body) and isinstance(self.body[-1], FixUp) and self.body[-1].piece == self.index
+    def fix_up(self) -> FixUp | None:
+        """The last statement of each round, where it fixes up a piece of the tile."""
+        last = self.body[-1] if self.body else None
+        return last if isinstance(last, FixUp) and last.piece == self.index else None
 
     def headline(self, turns: frozenset[str]) -> str:
         return f"{'unrolled' if self.unrolled else 'for'} {self.rounds}:"
