@@ -40,8 +40,9 @@ def posed(seed: int) -> Problem:
     a, b = ("row", "col") if kind == "tf32" else (ORDERS[seed % 2], ORDERS[seed // 3 % 2])
     options = {} if result == "s32" else OPTIONS[seed // 7 % len(OPTIONS)]
     lds = {"a": padded(k if a == "row" else m, bits), "b": padded(n if b == "row" else k, bits)}
+    dtypes = {"a": kind, "c": result} | ({"bias": "f32"} if "with_bias" in options else {})
     return MatmulSkinnyBlackwell.problem(
-        m=m, n=n, k=k, majors={"a": a, "b": b}, dtypes={"a": kind, "c": result}, lds=lds, options=options
+        m=m, n=n, k=k, majors={"a": a, "b": b}, dtypes=dtypes, lds=lds, options=options
     )
 
 
