@@ -143,13 +143,13 @@ class Sibling:
 # Dynamic power is proportional to f V^2, and V to f: with the same architecture the clock that a power limit lets
 # through goes with the cube root of the watts per SM. (What memory and leakage take of them is left out.) Library
 # products over the datasheet peak: 0.93 RTX-4090, 0.88 H100-PCIe (by proxy) and RTX-5090, 0.86 RTX-PRO-6000, 0.84
-# A100-SXM4-40GB, 0.79 H200-SXM, 0.72 L4, 0.63 B200. Parts of half or a quarter of the rate (GeForce, H20) do not reach
+# A100-SXM4-40GB, 0.79 H200-SXM, 0.72 L4, 0.69 B200. Parts of half or a quarter of the rate (GeForce, H20) do not reach
 # the limit.
 SUSTAINED_SIBLINGS = (
     Sibling("A100-SXM4-40GB", 80, 108, 400, 2048, 261.8),
     Sibling("H200-SXM", 90, 132, 700, 4096, 783.5),
     Sibling("L4", 89, 60, 72, 1024, 87.0),
-    Sibling("B200", 100, 148, 1000, 8192, 1414.3),
+    Sibling("B200", 100, 148, 1000, 8192, 1562.0),
 )
 
 
