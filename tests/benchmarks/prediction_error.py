@@ -220,7 +220,7 @@ CONVERSIONS_HEAD = (
     "| products in both types | slower in fp8 |\n| --- | --- | --- | --- | --- | --- |"
 )
 SUSTAINED = (
-    "The tensor rate that a device sustains is that of a large product on it, of a library or the best published, where one was measured."
+    "The tensor rate that a device sustains is that of a large product on it, where one was measured."
 )
 
 
