@@ -302,10 +302,10 @@ COMPARISONS: dict[str, tuple[str, str]] = {
 }
 
 
-def operator_of(comparison: str, kind: str) -> str:
-    """The word of setp for a comparison."""
+def setp(comparison: str, kind: str) -> str:
+    """The name of the instruction that compares."""
     unordered = comparison == "!=" and dtype(kind).is_float
-    return "neu" if unordered else COMPARISONS[comparison][0]
+    return f"setp.{'neu' if unordered else COMPARISONS[comparison][0]}.{kind}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,15 +341,11 @@ class Where(Arithmetic):
 
     @property
     def label(self) -> str:
-        return f"setp.{self._operator}.{self.kind}"
-
-    @property
-    def _operator(self) -> str:
-        return operator_of(self.comparison, self.kind)
+        return setp(self.comparison, self.kind)
 
     def text(self) -> str:
-        suffix = self.spelling[self.kind]
-        return f"{{{{ .reg .pred q; {self.label} q, {{a}}, {{b}}; selp.{suffix} {{d}}, {{c}}, {{e}}, q; }}}}"
+        compares, suffix = setp(self.comparison, self.kind), self.spelling[self.kind]
+        return f"{{{{ .reg .pred q; {compares} q, {{a}}, {{b}}; selp.{suffix} {{d}}, {{c}}, {{e}}, q; }}}}"
 
     def meaning(self, *values: Any) -> Any:
         a, b, c, e = values

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tinygpu.ptx.isa.alu import COMPARISONS, operator_of
+from tinygpu.ptx.isa.alu import COMPARISONS, setp
 from tinygpu.ptx.isa.elementwise import Arithmetic
 
 _ISA = "PTX ISA, comparison and selection instructions: setp, selp"
@@ -48,10 +48,10 @@ class Compare(Arithmetic):
 
     @property
     def label(self) -> str:
-        return f"setp.{operator_of(self.comparison, self.kind)}.{self.kind}"
+        return setp(self.comparison, self.kind)
 
     def text(self) -> str:
-        return f"{self.label} {{d}}, {{a}}, {{b}};"
+        return f"{setp(self.comparison, self.kind)} {{d}}, {{a}}, {{b}};"
 
     @property
     def flops(self) -> int:

@@ -34,6 +34,7 @@ COMMENT = re.compile(r"[ \t]*//[^\n]*")
 TARGETS = ("a100", "h100", "rtx5090")
 ONLY = {
     "matmul_hopper": ("h100",), "matmul_basic_hopper": ("h100",), "matmul_skinny": ("h100", "rtx5090"),
+    "grouped_matmul_hopper": ("h100",),
     "matmul_basic_blackwell": ("b200",), "matmul_blackwell": ("b200",), "matmul_skinny_blackwell": ("b200",),
     "matmul_blackwell_mx": ("b200",),
     "attention_blackwell": ("b200",), "grouped_matmul_blackwell": ("b200",),
@@ -147,6 +148,14 @@ def test_a_clone_is_derived_from_its_family_alone() -> None:
         assert not issubclass(own, kind)
         assert own.__name__ != kind.__name__
     assert CLONES.Fma("f32").label == "own fma.rn.f32"
+
+
+@pytest.mark.parametrize("kind", isa.Add.spelling)
+def test_what_arithmetic_prints_does_not_hang_on_its_label(kind: str) -> None:
+    for one in {*isa.arithmetic(kind), *isa.arithmetic(kind, approximate=True)}:
+        own = CLONES.alike(one)
+        assert own.label != one.label
+        assert own.text() == one.text()
 
 
 def test_lowering_imports_no_instruction() -> None:
