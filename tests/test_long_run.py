@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 long_run: Any = importlib.import_module("tests.benchmarks.long_run")
 
 
-machines_that_ship = long_run.names
+machines_that_ship, places = long_run.names, long_run.places
 
 
 @pytest.fixture(autouse=True)
@@ -77,17 +77,36 @@ def test_every_machine_has_its_turn_and_those_of_plans_too() -> None:
     assert len(drawn) == len(machines_that_ship()) > len(SHIPPED)
 
 
-@pytest.mark.parametrize("name", ["softmax", "matmul_skinny", "gated_matmul", "attention_hopper", "transpose"])
+def test_every_machine_of_blackwell_has_a_device() -> None:
+    own = {"blackwell": "b200", "blackwell_mx": "b200"}
+    own |= dict.fromkeys(("blackwell_consumer", "matmul_mx", "matmul_nvfp4"), "rtx-5090")
+    found = {name: places(name) for name in machines_that_ship() if name.endswith(tuple(own))}
+    assert len(found) >= 9
+    assert found == {name: (next(on for end, on in own.items() if name.endswith(end)),) for name in found}
+
+
+@pytest.mark.end_to_end
+def test_draws_of_other_machines_are_passed_over(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    assert long_run.main([str(journal), "--cpu-seconds", "0.4", "--only", "softmax"]) == 0
+    drawn = list(long_run.read(journal))
+    assert drawn
+    assert [(d.number, d.machine) for d in drawn] == [(2 * k + 1, "softmax") for k in range(len(drawn))]
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "matmul_skinny", "gated_matmul", "attention_hopper", "transpose", "matmul_blackwell"]
+)
 def test_turns_meet_every_structure_type_and_device_and_all_their_pairs(name: str) -> None:
     machine = long_run.shipped(name)
     structures, kinds = len(list(machine.structures())), len(long_run.deciding(machine)[1])
-    turns = [(long_run.Turn.of(k, machine), k % len(long_run.DEVICES)) for k in range(structures * kinds * 5)]
-    first = turns[: max(structures, kinds, 5)]
+    turns = [(long_run.Turn.of(k, machine), k % len(long_run.DEVICES)) for k in range(structures * kinds * 6)]
+    first = turns[: max(structures, kinds, 6)]
     assert len({t.structure for t, _ in first}) == structures
     assert len({t.kind for t, _ in first}) == kinds
-    assert len({on for _, on in first}) == 5
+    assert len({on for _, on in first}) == 6
     assert len({(t.structure, t.kind) for t, _ in turns}) == structures * kinds
-    assert len({(t.structure, on) for t, on in turns}) == structures * 5
+    assert len({(t.structure, on) for t, on in turns}) == structures * 6
 
 
 def test_a_draw_is_of_the_structure_and_type_whose_turn_they_are() -> None:
@@ -106,8 +125,8 @@ def test_a_table_says_what_was_met_of_what_there_is() -> None:
     one = long_run.Drawn(0, "softmax", "a100", "x:f16 y:f32", "rows=lanes", "case", "right", "", 2.0, 40, 41, True)
     two = replace(one, structure="rows=warps", on="a10", spills=False)
     rows = list(long_run.table([one, two], 0))
-    assert rows[0].endswith("| h100-sxm5 | rtx-5090 | structures | types | spill | s of CPU |")
-    assert "| `softmax` | 1 right | 1 right |  |  |  | 2 of 4 | 2 of 6 | 1 | 4 |" in rows
+    assert rows[0].endswith("| h100-sxm5 | rtx-5090 | b200 | structures | types | spill | s of CPU |")
+    assert "| `softmax` | 1 right | 1 right |  |  |  |  | 2 of 4 | 2 of 6 | 1 | 4 |" in rows
 
 
 @pytest.mark.end_to_end

@@ -1,11 +1,14 @@
-"""A long run of random candidates: python -m tests.benchmarks.long_run JOURNAL [--cpu-seconds N] [--seed S]
+"""A long run of random candidates.
+
+    python -m tests.benchmarks.long_run JOURNAL [--cpu-seconds N] [--seed S] [--only MACHINE ...]
 
 Every machine that ships, and every machine of a plan's steps, on a device of every generation that has its
 instructions: problems with any sizes, types, orders, pitches, alignments and options that the machine takes, and of
 each a candidate of one structure of its space. Each is lowered, assembled for its target where there is an assembler,
 emulated with all checks on in three orders, and compared with its reference (`tinygpu.testing.judges`). Draws are
 numbered, and number k is the same in every run with a seed: machines come in turn, and of each its devices, its
-structures and the types of what decides the others; sizes and the rest are drawn.
+structures and the types of what decides the others; sizes and the rest are drawn. With --only the draws of other
+machines are passed over, and those that are left keep their numbers.
 
 JOURNAL has a line of JSON for each draw. A run that is started again goes on behind the last one, until the CPU time,
 that of all runs together, is spent. At the end a table of the whole journal is printed (structures and types met, of
@@ -272,6 +275,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("journal", type=Path, nargs="?", help="a line for each draw; a run goes on behind the last")
     parser.add_argument("--cpu-seconds", type=float, default=600.0, help="of all runs of the journal together")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", choices=names(), default=names(), metavar="MACHINE", help="of these alone")
     parser.add_argument(
         "--again", nargs=3, metavar=("NUMBER", "MACHINE", "DEVICE"), help="try one draw alone, and print all of it"
     )
@@ -292,6 +296,9 @@ def main(arguments: Sequence[str]) -> int:
         while spent() - begun < left:
             count, which = divmod(number, len(names()))
             name = names()[which]
+            if name not in chosen.only:
+                number += 1
+                continue
             on = places(name)[count % len(places(name))]
             draws.append(tried(number, name, on, chosen.seed, bench))
             file.write(f"{json.dumps(asdict(draws[-1]))}\n")

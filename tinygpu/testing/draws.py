@@ -29,8 +29,8 @@ ALIGNMENTS_BYTES: tuple[int, ...] = (16, 256, 32, 8, 4, 2, 1)
 # Half of the problems have rows and pointers like these, because one odd operand already forbids wide vectors.
 PLAIN_GAPS: tuple[int, ...] = (0, -1)
 PLAIN_ALIGNMENTS_BYTES: tuple[int, ...] = (16, 256)
-# One device per generation that machines are emitted for: sm_80, sm_86, sm_89, sm_90, sm_120.
-DEVICES: tuple[str, ...] = ("a100", "a10", "rtx-4090", "h100-sxm5", "rtx-5090")
+# One device per generation that machines are emitted for: sm_80, sm_86, sm_89, sm_90, sm_120, sm_100.
+DEVICES: tuple[str, ...] = ("a100", "a10", "rtx-4090", "h100-sxm5", "rtx-5090", "b200")
 
 
 @dataclass(frozen=True, slots=True)
