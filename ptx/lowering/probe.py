@@ -192,7 +192,7 @@ def slot(context: Context, s: n.Statement, pipeline: str) -> None:
 def _append(context: Context, spot: Spot, tile: RegisterTile) -> None:
     emit, log = context.emit, context.log
     emit.comment(f"record {spot.number}: {spot.tile}")
-    for place, number in enumerate([spot.number, *(_index(context, name) for name in spot.indices)]):
+    for place, number in enumerate((_index(context, name) for name in spot.indices), 1):
         emit.line(f"st.global.u32 [{log}+{place * WORD_BYTES}], {number};")
     at = spot.header_words * WORD_BYTES
     words = [_word(context, register) for register in tile.registers]
@@ -204,6 +204,7 @@ def _append(context: Context, spot: Spot, tile: RegisterTile) -> None:
             several, listed = f".v{len(part)}" if len(part) > 1 else "", ", ".join(map(str, part))
             emit.line(f"st.global{several}.b{bits} [{log}+{at}], {f'{{{listed}}}' if several else listed};")
             at += len(part) * bits // 8
+    emit.line(f"st.global.u32 [{log}], {spot.number};")  # last: without it, what a fault cut off is no record
     emit.line(f"add.s64 {log}, {log}, {spot.words * WORD_BYTES};")
 
 

@@ -44,7 +44,7 @@ def recorded(spots: Iterable[Spot], logs: NDArray[np.uint32]) -> dict[Key, Recor
 def _of_role(known: Mapping[int, Spot], log: NDArray[np.uint32]) -> dict[Key, Recorded]:
     out: dict[Key, Recorded] = {}
     at, end = 0, log.shape[1]
-    while at < end and (spot := known.get(int(log[0, at]))) is not None:
+    while at < end and (spot := known.get(int(log[0, at]))) is not None and (log[:, at] == spot.number).all():
         indices = tuple(int(i) for i in log[0, at + 1 : at + 1 + len(spot.indices)])
         out[spot.number, indices] = _tile(spot, log[:, at + spot.header_words : at + spot.words])
         at += spot.words

@@ -142,7 +142,9 @@ def load(b: Binder, i: Instruction) -> Run:
             np.copyto(writer(c), values[:, :, position], where=c.where)
         if c.emulation.checking:
             c.residents.in_flight.load(filled, _rows(c), i.line)
-        if c.emulation.checking and (c.residents.tainted or undefined.any()):
+        else:
+            undefined[:] = 0
+        if c.residents.tainted or undefined.any():
             for position, slot in enumerate(slots):
                 if slot is not None:
                     c.residents.set_taint(c, slot, undefined[:, :, position])

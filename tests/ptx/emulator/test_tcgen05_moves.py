@@ -27,7 +27,7 @@ from tcgen05_kernels import (
     store_lanes,
 )
 
-from tinygpu.ptx.emulator import emulate
+from tinygpu.ptx.emulator import EmulationFault, emulate
 
 PER_ONE = {"32x32b": 1, "16x64b": 2, "16x128b": 4, "16x256b": 8, "16x32bx2": 2}
 REGISTERS = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
@@ -133,6 +133,25 @@ def test_loads_take_registers_from_where_the_figures_say(
             if packed:
                 value = value & 0xFFFF | (int(table[lane, column + 1]) & 0xFFFF) << 16
             assert out[thread, r] == value
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("written", [True, False])
+def test_a_load_on_one_of_two_paths_fills_its_register_whether_or_not_checks_are_on(written: bool, check: bool) -> None:
+    """Warps 0 and 1 load, the others have the value from elsewhere: nobody stores a register that holds nothing."""
+    text = clear(1).replace("%r20", "%r19") if written else ""
+    text += "shl.b32 %r15, %r2, 21;\nadd.u32 %r15, %r15, %r6;\nsetp.lt.u32 %p3, %r2, 2;\n@!%p3 bra $other;\n"
+    text += access("ld", "32x32b", 1, False, False, 0) + "tcgen05.wait::ld.sync.aligned;\n"
+    text += "$other:\n@!%p3 mov.u32 %r20, 7;\n"
+    text += "mul.wide.u32 %rd12, %r1, 4;\nadd.u64 %rd13, %rd2, %rd12;\nst.global.u32 [%rd13], %r20;\n"
+    whole = kernel(text, 1024, 32, words=0)
+    out = np.ones(128, np.uint32)
+    if not written and check:
+        with pytest.raises(EmulationFault, match="stores a value that was never initialised"):
+            emulate(whole, grid=1, block=128, args=[np.zeros(1, np.uint32), out], check=check)
+        return
+    emulate(whole, grid=1, block=128, args=[np.zeros(1, np.uint32), out], check=check)
+    assert (out == np.repeat(np.array([0, 7], np.uint32), 64)).all()
 
 
 ROWS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tinygpu.language.memories import RMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
+from tinygpu.ptx.emulator import prepare
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.lower import lower, probed
 from tinygpu.ptx.lowering.probe import spots
@@ -92,6 +94,28 @@ def test_tiles_of_every_type_are_put_together_whoever_holds_them(seed: int, coun
             steps = follow(with_probes(program, built.layouts.swizzles, built.kernel, trial), machine, trial)
             assert not steps.fault
             assert not steps.partings, "\n".join(map(str, steps.partings))
+
+
+def test_a_record_that_a_fault_cuts_off_is_none() -> None:
+    """The kernel ends in the midst of its first record: what is not in the log yet is not taken for what it made."""
+    chain = [relayouts.partition(random.Random(0), (16, 16), 32)] * 2
+    machine = relayouts.moved("f32", (16, 16), 32, chain, ["memory"])
+    problem = machine.problem(m=21, k=19)
+    space = build_space(machine, problem, device("a100"))
+    (point,) = space.sample(1)
+    program = space.program(point)
+    built = build(program, problem, point, SolverCache())
+    trial = draw(machine, problem, "integers", 0)
+    made = with_probes(program, built.layouts.swizzles, built.kernel, trial)
+    assert not follow(made, machine, trial).partings
+    lines = made.kernel.ptx.splitlines()
+    first = next(at for at, line in enumerate(lines) if "// record 1:" in line)
+    last = next(at for at in range(first, len(lines)) if "add.s64" in lines[at])
+    for at in range(first + 1, last):
+        cut = "\n".join([*lines[:at], "  ld.global.u32 %r0, [0];", *lines[at:]])
+        steps = follow(replace(made, code=prepare(cut)), machine, trial)
+        assert steps.fault
+        assert not steps.partings
 
 
 @pytest.mark.end_to_end
