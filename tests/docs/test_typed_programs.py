@@ -21,12 +21,12 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def shown(path: Path) -> Iterator[str]:
-    """The Python of a file: all of it, or the blocks of a page, prompts taken away."""
+    """The Python of a file: all of it, or the blocks of a page, prompts taken away, excerpts of machines left out."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         yield text
         return
-    for block in re.findall(r"^```python[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+    for block in re.findall(r"^```python(?! in=)[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         prompted = re.findall(r"^(?:>>>|\.\.\.) ?(.*)$", block, re.MULTILINE)
         yield "\n".join(prompted) if block.startswith(">>>") else block
 

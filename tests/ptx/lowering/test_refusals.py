@@ -291,6 +291,8 @@ PLACES: dict[tuple[str, str], str] = {
     ("tensor_memory", "{} does not store into tensor memory"): TYPE,
     ("tensor_memory", "neighbouring columns of a cell are not in one register"): "a rule of the family: cells of NAME",
     ("tensor_memory", "{} lies in no tensor memory"): TYPE,
+    ("tensor_memory", "{} ({}) does not copy into tensor memory"): TYPE,
+    ("tensor_memory", "{} takes scales from {} on, where no number is known before the launch"): SCALES,
     ("warpgroup", "{} is no operand of {}: it lies in no swizzled buffer"): "plain operands",
     ("warpgroup", "the window of {} moves at run time, and descriptors are made for fixed windows"): "moving operands",
     ("warpgroup", "the warpgroups' parts of {} do not begin at widths of its swizzle"): "narrow",

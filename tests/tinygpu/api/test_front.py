@@ -134,8 +134,8 @@ def test_a_space_says_what_each_constraint_removed() -> None:
     [
         (
             {"machine": "matmul", "m": 8, "n": 8, "k": 8},
-            "matmul is a family of machines (MatmulHopper, MatmulBlackwell, MatmulBlackwellConsumer, MatmulSkinny, "
-            "MatmulAmpere, MatmulSimt), each with a space of its own; name one",
+            "matmul is a family of machines (MatmulHopper, MatmulBlackwell, MatmulBlackwellConsumer, "
+            "MatmulSkinnyBlackwell, MatmulSkinny, MatmulAmpere, MatmulSimt), each with a space of its own; name one",
         ),
         (
             {"machine": Axpby, "problem": {"n": 8}, "n": 8},
