@@ -115,7 +115,7 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
     if isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows:
         completes, size = f"[{address(context, barrier)}]", row_bytes(s.source)
         for shared, tensor in rows(context, s, s.source, buffer):
-            emit.line(written(s.instruction.row_statement, size, shared, tensor, completes))
+            context.engine(written(s.instruction.row_statement, size, shared, tensor, completes))
             issue(context, Bring(barrier, size, 1, None))
         return
     operand, width = s.source.tensor, None if buffer is None else buffer.swizzle_bytes
@@ -136,12 +136,12 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
     size = shape.inner * shape.part * buffer.dtype.bits // 8
     box = Bring(barrier, size, parts, s.multicast if parts > 1 else None, pair)
     completes = f"[{of_first(context, barrier) if pair > 1 else address(context, barrier)}]"
-    together = (True,) if pair > 1 else ()
+    more = (mask, *((True,) if pair > 1 else ()))
     for number in range(shape.across):
         to = emit.add(emit.add(base, number * place.block_bytes), emit.mul(down, place.pitch_bytes))
         at = coordinates(context, s.source, shape, number * shape.inner, down)
         corner = f"[{where}, {{{at}}}]"
-        emit.line(written(s.instruction.statement, len(shape.order), f"[{to}]", corner, completes, mask, *together))
+        context.engine(written(s.instruction.statement, len(shape.order), f"[{to}]", corner, completes, *more))
         issue(context, box)
 
 
@@ -151,7 +151,7 @@ def store(context: Context, s: n.Copy) -> None:
     buffer = s.source.buffer
     if isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows:
         for shared, tensor in rows(context, s, s.target, buffer):
-            emit.line(written(s.instruction.row_statement, row_bytes(s.target), shared, tensor))
+            context.engine(written(s.instruction.row_statement, row_bytes(s.target), shared, tensor))
         issue(context, *touches(context, s), Commit("cp.async.bulk"))
         return
     operand, width = s.target.tensor, None if buffer is None else buffer.swizzle_bytes
@@ -165,7 +165,7 @@ def store(context: Context, s: n.Copy) -> None:
     for number in range(shape.across):
         from_ = emit.add(base, number * place.block_bytes)
         at = coordinates(context, s.target, shape, number * shape.inner, 0)
-        emit.line(written(s.instruction.statement, len(shape.order), f"[{from_}]", f"[{where}, {{{at}}}]"))
+        context.engine(written(s.instruction.statement, len(shape.order), f"[{from_}]", f"[{where}, {{{at}}}]"))
     issue(context, *touches(context, s), Commit("cp.async.bulk"))
 
 

@@ -74,6 +74,8 @@ class Context:
     work: Work | None = None  # the one that it works on, and what it does of it
     thread: Reg | None = None  # thread id within the role
     role: str = ""
+    one_issues: bool = False  # of all threads of the role, one issues what engines carry out
+    elected: Reg | None = None  # whether this thread is that one, behind the last time that its warp came together
     threads: int = field(init=False)  # threads of the role
     looping: bool = False  # a run-time loop is around the current place
     dirty: bool = False  # shared memory was used since the last barrier
@@ -128,6 +130,34 @@ class Context:
     # -- threads, warps and clusters -------------------------------------------------------------------------------
     def lane(self) -> Number:
         return self.emit.rem(self.arguments["tid"], 32)
+
+    def engine(self, text: str, where: Reg | None = None) -> None:
+        """A statement that an engine carries out: issued once, by the elected thread, where one issues for its role.
+
+        where  only where this predicate holds
+        """
+        with self.electing(anew=False):
+            given = self.elected
+            if given is not None and where is not None:
+                given = self.emit.new("p")
+                self.emit.line(f"and.pred {given}, {self.elected}, {where};")
+            given = given or where
+            self.emit.line(text if given is None else f"@{given} {text}")
+
+    @contextmanager
+    def electing(self, anew: bool = True) -> Iterator[None]:
+        """A block in which one thread, which the warp elects here, issues what engines carry out.
+
+        It is the same one every time (PTX ISA, elect.sync). The warp stays together: threads that wait for a phase
+        cannot be a phase behind others that have issued what completes the next, and the assembler sees that one
+        thread issues. Of threads that compare their numbers it does not, and puts a loop over the lanes around it.
+        """
+        around = self.elected
+        if self.one_issues and (anew or around is None):
+            self.elected = self.emit.new("p")
+            self.emit.line(f"elect.sync _|{self.elected}, 0xffffffff;")
+        yield
+        self.elected = around
 
     def role_thread(self) -> Reg:
         if self.thread is None:

@@ -201,8 +201,9 @@ def fill(context: Context, s: n.Produce, body: Body) -> None:
             pair = pair_of_ring(context.program, pipe.name)
             scope = release.acquire(True) if pair > 1 else ""
             issue(context, Wait(pipe.empty(slot), parity, scope), tensor_memory.AFTER)
-            body(context, s.body)
-            issue(context, CommitAt(pipe.full(slot), pair=pair))
+            with context.electing():
+                body(context, s.body)
+                issue(context, CommitAt(pipe.full(slot), pair=pair))
         return
     if completion == ARRIVALS:
         with in_slot(context, pipe) as (slot, parity):
@@ -218,10 +219,11 @@ def fill(context: Context, s: n.Produce, body: Body) -> None:
     pair = pair_of_ring(context.program, s.pipeline)
     with in_slot(context, pipe) as (slot, parity):
         issue(context, Wait(pipe.empty(slot), parity, scope))
-        issue(context, Expect(pipe.full(slot), pair * sum(bulk.tile_bytes(c) for c in copies), pair))
-        for c in copies:
-            with context.printing(c):
-                bulk.load(context, c, pipe.full(slot))
+        with context.electing():
+            issue(context, Expect(pipe.full(slot), pair * sum(bulk.tile_bytes(c) for c in copies), pair))
+            for c in copies:
+                with context.printing(c):
+                    bulk.load(context, c, pipe.full(slot))
 
 
 def drain(context: Context, s: n.Consume, body: Body) -> None:
@@ -232,10 +234,11 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
         issue(context, Wait(pipe.full(slot), parity))
         if read_by_commit(s.body, pipeline):
             issue(context, tensor_memory.AFTER)
-            body(context, s.body)
-            pair = pair_of_ring(context.program, pipe.name)
-            shared = sources(context.program, pipe.name)
-            issue(context, CommitAt(pipe.empty(slot), shared, _axes(context, pipe), pair))
+            with context.electing():
+                body(context, s.body)
+                pair = pair_of_ring(context.program, pipe.name)
+                shared = sources(context.program, pipe.name)
+                issue(context, CommitAt(pipe.empty(slot), shared, _axes(context, pipe), pair))
             return
         if pipeline.completion in (COMMIT, ARRIVALS):
             issue(context, tensor_memory.AFTER)

@@ -17,6 +17,7 @@ from tinygpu.ptx.lowering.sync import MeetCluster, RoleBody, Slots, Tiles, WaitG
 from tinygpu.ptx.lowering.sync_text import issue
 from tinygpu.schedulers.scheduler import Walk
 
+WARP = 32
 WARPGROUP_WARPS = 4
 
 
@@ -30,6 +31,7 @@ def write(context: Context, body: handover.Body) -> None:
         context.barrier_id = number + 1
         _role(context, role, body, end)
     emit.place_label(end)
+    context.one_issues = False
     if context.cluster_size > 1 and pair_of(program) == 1:
         # Nobody leaves while others may still fill its slots or arrive at its barriers. Lanes come one by one.
         issue(context, MeetCluster(aligned=False))
@@ -52,11 +54,11 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
         _registers(context, role)
     mine = tuple(statements(context.program.body, role.name))
     together = all_threads_do(context.program, mine)
-    alone = together is not None
+    alone = context.one_issues = together is not None
     context.role, context.threads = role.name, warps * 32
     context.thread = emit.computed("r", "sub.u32 {d}, {0}, {1};", context.arguments["tid"], first * 32)
     if together == 0:
-        _one_goes_on(context, end)
+        _one_warp_goes_on(context, end)
     pair = pair_of_role(context.program, role.name)
     if pair > 1:
         other = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.rank_in_pair())
@@ -84,10 +86,11 @@ def _registers(context: Context, role: Role) -> None:
     context.emit.line(f"setmaxnreg.{verb}.sync.aligned.u32 {role.registers};")
 
 
-def _one_goes_on(context: Context, end: str) -> None:
-    """All threads of the role but the first go to the end of the kernel."""
-    others = context.emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.role_thread())
-    context.emit.line(f"@{others} bra {end};")
+def _one_warp_goes_on(context: Context, end: str) -> None:
+    """All warps of the role but the first go to the end of the kernel."""
+    if context.threads > WARP:
+        others = context.emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.uniform_warp())
+        context.emit.line(f"@{others} bra {end};")
 
 
 def _tiles(
@@ -96,7 +99,7 @@ def _tiles(
 ) -> None:
     """The role's walk over the tiles: one, or tile after tile.
 
-    parts  what all threads do before one of them goes on, if it does, and the rest
+    parts  what all warps do before one of them goes on, if it does, and the rest
     """
     together, mine = parts
     emit = context.emit
@@ -105,7 +108,7 @@ def _tiles(
         enter(context, walk, walk.begin)
         if together:
             body(context, together)
-            _one_goes_on(context, end)
+            _one_warp_goes_on(context, end)
         body(context, mine)
         return
     rest, every = role.share

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
+
 from tinygpu.language.buffer_space import BARRIER_BYTES
 from tinygpu.program.pairs import pair_of
 from tinygpu.ptx.lowering.context import Context
@@ -72,8 +74,9 @@ def _write(context: Context, action: Action) -> None:
         case Wait():
             _wait(context, action)
         case Expect(barrier, count, pair):
-            alone = f"@{emit.less(context.rank_in_pair(), 1)} " if pair > 1 else ""
-            emit.line(f"{alone}mbarrier.arrive.expect_tx.shared::cta.b64 _, [{address(context, barrier)}], {count};")
+            first = emit.less(context.rank_in_pair(), 1) if pair > 1 else None
+            text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{address(context, barrier)}], {count};"
+            context.engine(text, first if isinstance(first, Reg) else None)
         case Arrive():
             _arrive(context, action)
         case CommitAt():
@@ -147,25 +150,16 @@ def _commit_at(context: Context, action: CommitAt) -> None:
     commit = f"tcgen05.commit.cta_group::{pair_of(context.program)}.mbarrier::arrive::one.shared::cluster"
     place = address(context, action.barrier)
     if action.ctas == action.pair == 1:
-        emit.line(f"{commit}.b64 [{place}];")
+        context.engine(f"{commit}.b64 [{place}];")
         return
-    mask = emit.new("h")
-    emit.line(f"mov.u16 {mask}, 0;")
-    for axis in action.axes:
-        emit.line(f"or.b16 {mask}, {mask}, {context.cluster_mask(axis)};")
+    ranks = [context.cluster_mask(axis) for axis in action.axes]
     if action.pair > 1:
-        _of_both(context, mask)
-    emit.line(f"{commit}.multicast::cluster.b64 [{place}], {mask};")
-
-
-def _of_both(context: Context, mask: Reg) -> None:
-    """Adds the own CTA, which is the first of its pair, to a mask of CTAs; and then the second one of each pair."""
-    emit = context.emit
-    own = emit.computed("r", "shl.b32 {d}, 1, {0};", context.first_of_pair())
-    emit.line(f"or.b16 {mask}, {mask}, {emit.computed('h', 'cvt.u16.u32 {d}, {0};', own)};")
-    beside = emit.new("h")
-    emit.line(f"shl.b16 {beside}, {mask}, 1;")
-    emit.line(f"or.b16 {mask}, {mask}, {beside};")
+        own = emit.computed("r", "shl.b32 {d}, 1, {0};", context.first_of_pair())
+        ranks.append(emit.computed("h", "cvt.u16.u32 {d}, {0};", own))
+    mask = reduce(partial(emit.computed, "h", "or.b16 {d}, {0}, {1};"), ranks)
+    if action.pair > 1:  # the second one of each pair as well
+        mask = emit.computed("h", "or.b16 {d}, {0}, {1};", mask, emit.computed("h", "shl.b16 {d}, {0}, 1;", mask))
+    context.engine(f"{commit}.multicast::cluster.b64 [{place}], {mask};")
 
 
 def _rank_by_lane(context: Context, axes: tuple[int, ...]) -> Number:

@@ -144,11 +144,11 @@ def multiply(context: Context, s: n.Multiply) -> None:
         y = warpgroup.descriptor(context, b, j * across_n // instruction.ctas)
         across = (a is not None and a.transposed, b.transposed)
         if not s.scales:
-            emit.line(written(instruction.issue, *kinds, str(d), x, str(y), across, str(added)))
+            context.engine(written(instruction.issue, *kinds, str(d), x, str(y), across, str(added)))
             continue
         (sx, first), (sy, _) = _scales(context, s, 0, 0), _scales(context, s, 1, j * across_n)
         of = (str(sx), str(sy), first)
-        emit.line(written(instruction.issue_scaled, *kinds, str(d), x, str(y), across, str(added), *of))
+        context.engine(written(instruction.issue_scaled, *kinds, str(d), x, str(y), across, str(added), *of))
     emit.line(f"setp.eq.u32 {added}, 0, 0;")
 
 
@@ -166,7 +166,7 @@ def copy(context: Context, s: n.Copy) -> None:
         of = number % along * down + number // along
         word = warpgroup.described(context, emit.add(base, of * chunk_bytes), instruction.descriptor())
         column = emit.add(to, number * chunk_bytes // TMEM_LANES)
-        emit.line(written(instruction.statement, f"[{column}]", str(word)))
+        context.engine(written(instruction.statement, f"[{column}]", str(word)))
 
 
 def _scales(context: Context, s: n.Multiply, side: int, columns: int) -> tuple[Number, int]:

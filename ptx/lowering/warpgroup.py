@@ -11,7 +11,6 @@ from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
-from tinygpu.ptx.lowering.smem import slot_offset
 from tinygpu.ptx.lowering.texts import written
 
 WARPGROUP = 128
@@ -21,15 +20,13 @@ WARPGROUP = 128
 class Operand:
     """One operand in shared memory, under a swizzle of the hardware.
 
-    start   address of its first element, of this warpgroup's part
+    low     lower word of the descriptor of its first element, of this warpgroup's part
     high    upper word of its descriptors
-    low     what is added to the lower word beside the start address
     transposed  contiguous along m or n
     """
 
-    start: Number
+    low: Number
     high: int
-    low: int
     transposed: bool
     rows_bytes: tuple[int, int]  # (width of the swizzle, from one piece of all rows to the next)
     element_bytes: int
@@ -58,19 +55,21 @@ def operand(context: Context, instruction: MatrixMultiply, tile: Tile, k_axis: i
         raise LoweringError(f"the window of {tile.name} moves at run time, and descriptors are made for fixed windows")
     transposed = buffer.contiguous != k_axis
     low, high = _words(instruction.descriptor(width, block, transposed))
-    base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
+    # What no slot decides is known before the loops, and an instruction's place in the slot is a number.
+    base = emit.add(emit.add(_units(context, context.arguments["smem"]), low), _in_units(place.offset_bytes))
+    base = emit.add(base, emit.mul(context.slots[buffer.name.split(".")[0]], _in_units(place.stage_bytes)))
     if not transposed:
         along_k = k * element // width * block + k * element % width
-        start = emit.add(emit.add(base, along_k + mn * width), emit.mul(first, width))
-        return Operand(start, high, low, False, (width, block), element)
+        base = emit.add(base, emit.mul(first, _in_units(width)))
+        return Operand(emit.add(base, _in_units(along_k + mn * width)), high, False, (width, block), element)
     # Rows are along k, and swizzle widths along m or n are blocks apart.
     across = mn * element
-    start = emit.add(base, across // width * block + across % width + k * width)
     per_width = width // element
     if context.first_step % per_width:
         raise LoweringError(f"the warpgroups' parts of {tile.name} do not begin at widths of its swizzle")
-    start = emit.add(start, emit.mul(emit.div(first, per_width), block))
-    return Operand(start, high, low, True, (width, block), element)
+    base = emit.add(base, emit.mul(emit.div(first, per_width), _in_units(block)))
+    start = _in_units(across // width * block + across % width + k * width)
+    return Operand(emit.add(base, start), high, True, (width, block), element)
 
 
 def _words(bits: int) -> tuple[int, int]:
@@ -81,17 +80,25 @@ def _words(bits: int) -> tuple[int, int]:
 def described(context: Context, address: Number, bits: int) -> Reg:
     """A 64-bit descriptor of what lies at an address in shared memory; `bits` say how."""
     low, high = _words(bits)
-    units = context.emit.add(context.emit.bits(address, 4, 14, 0), low)
+    units = context.emit.add(_units(context, address), low)
     return context.emit.computed("d", "mov.b64 {d}, {{{0}, {1}}};", units, _word(context, high))
 
 
 def descriptor(context: Context, of: Operand, rows: int) -> Reg:
     """The 64-bit descriptor of one instruction's operand, `rows` further along m or n."""
-    emit = context.emit
-    address = emit.add(of.start, of.offset(rows))
-    units = emit.bits(address, 4, 14, 0)
-    low = emit.add(units, of.low)
-    return emit.computed("d", "mov.b64 {d}, {{{0}, {1}}};", low, _word(context, of.high))
+    low = context.emit.add(of.low, _in_units(of.offset(rows)))
+    return context.emit.computed("d", "mov.b64 {d}, {{{0}, {1}}};", low, _word(context, of.high))
+
+
+def _units(context: Context, address: Number) -> Number:
+    """An address in shared memory as descriptors have it: 18 bits, in units of 16 bytes."""
+    return context.emit.bits(address, 4, 14, 0)
+
+
+def _in_units(offset: int) -> int:
+    if offset % 16:
+        raise LoweringError(f"an operand {offset} bytes into shared memory begins at no multiple of 16 bytes")
+    return offset // 16
 
 
 def _word(context: Context, value: int) -> Reg:
