@@ -29,6 +29,7 @@ class GroupedMatmulBlackwell(Grouped):
 
     bn, bk = Param(32, 64, 96, 128, 160, 192, 224, 256), Param(32, 64, 128)
     stages = Param(2, 3, 4, 5, 6, 7, 8, 10, 12)
+    tiles = Param(1, 2)  # whose sums are in tensor memory at a time
     piece = Param(16, 32, 64)  # columns of a tile that are stored at a time
     swizzle, vy = Param(32, 64, 128), Param(1, 2, 4, 8)
     bm = 128
@@ -43,9 +44,9 @@ class GroupedMatmulBlackwell(Grouped):
         sum_tile = p.buffer(TMEM, self.mma.accumulator(kind, self.w.dtype), (bm, bn))
         rows = blocked((bm, piece), threads=bm, vector=self.vy, across=1, name="y")
         with (
-            p.grid((self.m, bm, self.experts), (self.n, bn), raster=self.raster) as (row, j),
+            p.grid((self.m, bm, self.experts), (self.n, bn), raster=self.raster, persistent=True) as (row, j),
             p.pipeline("ring", self.stages, x=x_stage, w=w_stage) as ring,
-            p.pipeline("sums", 1, y=sum_tile) as sums,
+            p.pipeline("sums", self.tiles, y=sum_tile) as sums,
         ):
             with p.role("producer", warps=1):
                 e, first, _, end = self.rows_of(p, row, 1)

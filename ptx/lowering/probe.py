@@ -20,7 +20,7 @@ from tinygpu.language.tile import Tile, buffer_tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import E
 from tinygpu.program import nodes as n
-from tinygpu.program.one_thread import all_threads_do, statements
+from tinygpu.program.one_thread import one_issues, statements
 from tinygpu.program.program import Program
 from tinygpu.program.tree import places, walk
 from tinygpu.ptx.launching.kernel import Workspace
@@ -91,7 +91,7 @@ def spots(program: Program) -> dict[tuple[int, str], Spot]:
     own = n.FIRST_ROUND if program.grid.scheduler.settled().deals_rounds else n.PART
     always = [own, *(a.index for a in program.grid.axes)]
     roles = {r.name: (int(r.first) * 32, int(r.warps) * 32) for r in program.roles}
-    alone = {name for name in roles if all_threads_do(program, tuple(statements(program.body, name))) is not None}
+    alone = {name for name in roles if one_issues(program, tuple(statements(program.body, name)))}
     for place in places(program.body):
         s = place.statement
         if place.role and not (side_by_side(program) and place.role in alone):

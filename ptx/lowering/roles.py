@@ -6,7 +6,7 @@ from functools import partial
 
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
-from tinygpu.program.one_thread import all_threads_do, statements
+from tinygpu.program.one_thread import by_one_thread, one_issues, statements
 from tinygpu.program.pairs import pair_of, pair_of_role
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import handover, tensor_memory
@@ -53,12 +53,13 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     if role.registers:
         _registers(context, role)
     mine = tuple(statements(context.program.body, role.name))
-    together = all_threads_do(context.program, mine)
-    alone = context.one_issues = together is not None
+    alone = context.one_issues = one_issues(context.program, mine)
     context.role, context.threads = role.name, warps * 32
     context.thread = emit.computed("r", "sub.u32 {d}, {0}, {1};", context.arguments["tid"], first * 32)
-    if together == 0:
-        _one_warp_goes_on(context, end)
+    if by_one_thread(context.program, mine) and warps > 1:  # of the others, nobody needs anything
+        others = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.uniform_warp())
+        emit.line(f"@{others} bra {end};")
+        context.threads = WARP
     pair = pair_of_role(context.program, role.name)
     if pair > 1:
         other = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.rank_in_pair())
@@ -66,7 +67,7 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     block_of = partial(RoleBody, role.name, warps, alone, role.share, pair=pair)
     with context.protocol.block(lambda body: block_of(body=body)):
         handover.start(context, role)
-        _tiles(context, role, (mine[: together or 0], mine[together or 0 :]), body, end)
+        _tiles(context, role, mine, body)
         _finish(context, mine, alone)
     emit.line(f"bra {end};")
     emit.close()
@@ -86,29 +87,12 @@ def _registers(context: Context, role: Role) -> None:
     context.emit.line(f"setmaxnreg.{verb}.sync.aligned.u32 {role.registers};")
 
 
-def _one_warp_goes_on(context: Context, end: str) -> None:
-    """All warps of the role but the first go to the end of the kernel."""
-    if context.threads > WARP:
-        others = context.emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.uniform_warp())
-        context.emit.line(f"@{others} bra {end};")
-
-
-def _tiles(
-    context: Context, role: Role, parts: tuple[tuple[n.Statement, ...], tuple[n.Statement, ...]], body: handover.Body,
-    end: str,
-) -> None:
-    """The role's walk over the tiles: one, or tile after tile.
-
-    parts  what all warps do before one of them goes on, if it does, and the rest
-    """
-    together, mine = parts
+def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: handover.Body) -> None:
+    """The role's walk over the tiles: one, or tile after tile."""
     emit = context.emit
     walk = context.scheduler.walk(Registers(context), role.share)
     if walk.end is None:
         enter(context, walk, walk.begin)
-        if together:
-            body(context, together)
-            _one_warp_goes_on(context, end)
         body(context, mine)
         return
     rest, every = role.share

@@ -287,7 +287,7 @@ Action: TypeAlias = (
 class RoleBody:
     """What the warps of a role do.
 
-    one    of them one warp, which elects a thread to issue it; the others have gone to the end
+    one    of them one thread issues it, which its warp elects
     share  (r, n): it takes the tiles whose number leaves r when divided by n
     pair   2: it exists in the first CTA of each pair only
     """

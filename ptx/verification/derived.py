@@ -216,11 +216,11 @@ def _tiled(
         out[name] = min(size, edges if tiles == "edges" else extent * clusters[name])
     # One axis is as long as it takes for a CTA to go on to other tiles.
     wanted = max(2, -(-tiles_per_cta(kernel, aim) // kernel.slices))
-    if not kernel.persistent or _clusters_of(kernel, out) >= wanted:
+    if not kernel.persistent or _clusters_of(kernel, problem.dim | out) >= wanted:
         return out
     for name in sorted(extents, key=lambda d: problem.dim[d] <= extents[d] * clusters[d]):
         extent = extents[name] * clusters[name]
-        others = _clusters_of(kernel, out | {name: 1})
+        others = _clusters_of(kernel, problem.dim | out | {name: 1})
         longer = out | {name: (-(-wanted // others) - 1) * extent + (problem.dim[name] % extent or extent)}
         if legal(problem.dim | longer):
             return longer

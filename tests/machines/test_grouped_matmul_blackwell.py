@@ -24,7 +24,7 @@ from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
-POINT: dict[str, Any] = {"bn": 32, "bk": 32, "stages": 2, "looked_at": 1, "raster": 4, "piece": 16, "swizzle": 64}
+POINT: dict[str, Any] = {"bn": 32, "bk": 32, "stages": 2, "looked_at": 1, "tiles": 2, "raster": 4, "piece": 16, "swizzle": 64}
 # Beside the lengths for smaller tiles: a whole tile of 128 rows, one row more, one less, and several of one group.
 LONG = {"around a tile": (128, 129, 127, 0, 1), "several tiles of one group": (0, 397, 2)}
 
@@ -93,34 +93,6 @@ def test_integers_are_multiplied_on_b200_and_refused_on_b300_in_a_sentence() -> 
     assert build_space(GroupedMatmulBlackwell, problem, device("b200")).sample(1, 0)
     said = str(tg.explain(tg.space(GroupedMatmulBlackwell, problem, device="b300")))
     assert "kind::i8 exists on sm_100 only" in said
-
-
-class TileAfterTile:
-    """A tracer whose grids are persistent."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.tracer, name)
-
-    def grid(self, *axes: Any, **more: Any) -> Any:
-        return self.tracer.grid(*axes, **more, persistent=True)
-
-
-def test_threads_do_not_find_numbers_for_one_of_them_in_every_tile() -> None:
-    with pytest.raises(DeclarationError) as refused:
-
-        class Persistent(GroupedMatmulBlackwell):
-            """The same, tile after tile"""
-
-            def program(self, p: Any) -> None:
-                super().program(TileAfterTile(p))  # type: ignore[arg-type]
-
-    assert str(refused.value).split("\n")[0] == (
-        "Persistent.program: role multiplier multiplies into tensor memory, which one of its threads does alone, and "
-        "all of them do more: %v18 = 0; do that in another role, or in a grid whose CTAs have one tile"
-    )
 
 
 def test_predictions_take_what_is_declared_of_the_groups() -> None:

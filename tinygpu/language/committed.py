@@ -13,7 +13,7 @@ from tinygpu.language.memories import TMEM
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import Pipeline
 from tinygpu.program import nodes as n
-from tinygpu.program.one_thread import all_threads_do, issued, statements
+from tinygpu.program.one_thread import issued, one_issues, statements
 from tinygpu.program.pairs import pair_of, pair_of_ring, pair_of_role
 from tinygpu.program.products import going_on_in, into_tensor_memory
 from tinygpu.program.program import Program
@@ -39,16 +39,12 @@ def _mistakes(program: Program) -> Iterator[str]:
     for role in program.roles:
         mine = tuple(statements(program.body, role.name))
         multiplied = [s for s in walk(mine) if into_tensor_memory(s)]
-        together = all_threads_do(program, mine)
-        if multiplied and (together is None or (together and program.grid.scheduler.persistent)):
+        if multiplied and not one_issues(program, mine):
             others = [s.headline(frozenset()) for s in walk(mine) if not s.children and not issued(s)]
             said = f": {others[0]}" if others else ""
-            instead = "do that in another role"
-            if together:
-                instead += ", or in a grid whose CTAs have one tile"
             yield (
                 f"role {role.name} multiplies into tensor memory, which one of its threads does alone, and all of them "
-                f"do more{said}; {instead}"
+                f"do more{said}; do that in another role"
             )
 
 

@@ -14,7 +14,7 @@ from tinygpu.language.memories import TMEM
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import ARRIVALS, Pipeline, Role
 from tinygpu.program import nodes as n
-from tinygpu.program.one_thread import all_threads_do, statements
+from tinygpu.program.one_thread import one_issues, statements
 from tinygpu.program.program import Program
 from tinygpu.program.tree import Does, uses, walk
 
@@ -161,13 +161,11 @@ def _check_agents(program: Program, pipeline: Pipeline) -> None:
                     f"{pipeline.name!r} is produced by TMA, and its produce() does more than copy by TMA: "
                     f"{s.headline(frozenset())}",
                 )
-        together = all_threads_do(program, tuple(statements(program.body, u.place.role)))
-        if together is None or (together and program.grid.scheduler.persistent):
+        if not one_issues(program, tuple(statements(program.body, u.place.role))):
             raise _error(
                 program,
                 f"role {u.place.role} produces {pipeline.name!r} by TMA, which one of its threads does alone, and all "
-                "of them do more behind that, or in the next tile; do that in another role, or before, in a grid "
-                "whose CTAs have one tile",
+                "of them do more behind that; do that in another role, or before",
             )
     first, *others = (roles[name] for name in consuming)
     for other in others:

@@ -1,4 +1,4 @@
-"""What a role does, and from where on one of its threads does all of it: what engines carry out is issued once."""
+"""What a role does, and whether one of its threads issues what engines carry out: once, not once a thread."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statement
                 yield from statements(inner.statements, role)
 
 
-def all_threads_do(program: Program, mine: tuple[n.Statement, ...]) -> int | None:
-    """How many statements of a role all of its threads carry out, before one of them goes on; None: they do all.
+def one_issues(program: Program, mine: tuple[n.Statement, ...]) -> bool:
+    """Whether one thread issues all that a role does of a tile, behind statements that all of its threads carry out.
 
     What all do first finds numbers, by which the one thread goes on: it hands nothing over.
     """
     for first in range(len(mine)):
         if by_one_thread(program, mine[first:]):
-            return first
+            return True
         if any(inner.produces or inner.consumes for s in walk(mine[first : first + 1]) for inner in s.children):
-            return None
-    return None
+            return False
+    return False
 
 
 def by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:
