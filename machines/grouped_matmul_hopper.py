@@ -38,7 +38,7 @@ class GroupedMatmulHopper(Grouped):
         x_stage = p.smem(kind, (bm, bk), swizzle=self.swizzle)
         w_stage = p.smem(self.w.dtype, (bk, bn), contiguous=self.w.contiguous - 1, swizzle=self.swizzle)
         with (
-            p.grid((self.m, bm, self.experts), (self.n, bn), raster=self.raster) as (row, j),
+            p.grid((self.m, bm, self.experts), (self.n, bn), raster=self.raster, persistent=True) as (row, j),
             p.pipeline("ring", self.stages, x=x_stage, w=w_stage) as ring,
         ):
             with p.role("producer", warps=1):

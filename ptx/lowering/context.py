@@ -146,7 +146,7 @@ class Context:
 
     @contextmanager
     def electing(self, anew: bool = True) -> Iterator[None]:
-        """A block in which one thread, which the role's first warp elects here, issues what engines carry out.
+        """A block in which one thread, which the warp elects here, issues what engines carry out.
 
         It is the same one every time (PTX ISA, elect.sync). The warp stays together: threads that wait for a phase
         cannot be a phase behind others that have issued what completes the next, and the assembler sees that one
@@ -156,8 +156,6 @@ class Context:
         if self.one_issues and (anew or around is None):
             self.elected = self.emit.new("p")
             self.emit.line(f"elect.sync _|{self.elected}, 0xffffffff;")
-            if self.threads > 32:
-                self.emit.line(f"and.pred {self.elected}, {self.elected}, {self.emit.less(self.uniform_warp(), 1)};")
         yield
         self.elected = around
 

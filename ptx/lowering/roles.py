@@ -6,7 +6,7 @@ from functools import partial
 
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
-from tinygpu.program.one_thread import by_one_thread, one_issues, statements
+from tinygpu.program.one_thread import found_by_all, statements
 from tinygpu.program.pairs import pair_of, pair_of_role
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import handover, tensor_memory
@@ -53,13 +53,12 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     if role.registers:
         _registers(context, role)
     mine = tuple(statements(context.program.body, role.name))
-    alone = context.one_issues = one_issues(context.program, mine)
+    together = found_by_all(context.program, mine)
+    alone = context.one_issues = together is not None
     context.role, context.threads = role.name, warps * 32
     context.thread = emit.computed("r", "sub.u32 {d}, {0}, {1};", context.arguments["tid"], first * 32)
-    if by_one_thread(context.program, mine) and warps > 1:  # of the others, nobody needs anything
-        others = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.uniform_warp())
-        emit.line(f"@{others} bra {end};")
-        context.threads = WARP
+    if together == 0:
+        _one_warp_goes_on(context, end)
     pair = pair_of_role(context.program, role.name)
     if pair > 1:
         other = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.rank_in_pair())
@@ -67,7 +66,7 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     block_of = partial(RoleBody, role.name, warps, alone, role.share, pair=pair)
     with context.protocol.block(lambda body: block_of(body=body)):
         handover.start(context, role)
-        _tiles(context, role, mine, body)
+        _tiles(context, role, (mine[: together or 0], mine[together or 0 :]), body)
         _finish(context, mine, alone)
     emit.line(f"bra {end};")
     emit.close()
@@ -87,13 +86,43 @@ def _registers(context: Context, role: Role) -> None:
     context.emit.line(f"setmaxnreg.{verb}.sync.aligned.u32 {role.registers};")
 
 
-def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: handover.Body) -> None:
+def _one_warp_goes_on(context: Context, to: str) -> None:
+    """Of a role of several warps, all but the first go to a label: nothing keeps warps together that only issue, and
+    one that waits for a phase must not be a phase behind.
+    """
+    if context.threads > WARP:
+        others = context.emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.uniform_warp())
+        context.emit.line(f"@{others} bra {to};")
+
+
+def _tile(
+    context: Context, parts: tuple[tuple[n.Statement, ...], tuple[n.Statement, ...]], body: handover.Body
+) -> None:
+    """What a role does of one tile.
+
+    parts  what all of its warps do, before one of them goes on, if it does; and the rest
+    """
+    together, mine = parts
+    if not together:
+        body(context, mine)
+        return
+    done = context.emit.label("found")
+    body(context, together)
+    _one_warp_goes_on(context, done)
+    body(context, mine)
+    context.emit.place_label(done)
+
+
+def _tiles(
+    context: Context, role: Role, parts: tuple[tuple[n.Statement, ...], tuple[n.Statement, ...]], body: handover.Body
+) -> None:
     """The role's walk over the tiles: one, or tile after tile."""
+    mine = (*parts[0], *parts[1])
     emit = context.emit
     walk = context.scheduler.walk(Registers(context), role.share)
     if walk.end is None:
         enter(context, walk, walk.begin)
-        body(context, mine)
+        _tile(context, parts, body)
         return
     rest, every = role.share
     tile = emit.new("r", len(emit.blocks))
@@ -108,7 +137,7 @@ def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: ha
     context.looping = True  # all that a role does stands in its walk
     with context.protocol.block(Tiles):
         enter(context, walk, tile)
-        body(context, mine)
+        _tile(context, parts, body)
         _skip_tiles(context, mine, walk, tile, range(1, every))
     emit.close()
     emit.block.body.extend(block.lines())

@@ -13,7 +13,6 @@ from test_grouped_matmul import LENGTHS, multiplied
 
 import tinygpu as tg
 from tinygpu.devices import device
-from tinygpu.language import DeclarationError, Tracer
 from tinygpu.machines.grouped_matmul_blackwell import KINDS, GroupedMatmulBlackwell
 from tinygpu.machines.operands import RESULTS
 from tinygpu.ptx.lowering.build import build
@@ -24,7 +23,9 @@ from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
-POINT: dict[str, Any] = {"bn": 32, "bk": 32, "stages": 2, "looked_at": 1, "tiles": 2, "raster": 4, "piece": 16, "swizzle": 64}
+POINT: dict[str, Any] = {
+    "bn": 32, "bk": 32, "stages": 2, "tiles": 2, "looked_at": 1, "raster": 4, "piece": 16, "swizzle": 64,
+}  # fmt: skip
 # Beside the lengths for smaller tiles: a whole tile of 128 rows, one row more, one less, and several of one group.
 LONG = {"around a tile": (128, 129, 127, 0, 1), "several tiles of one group": (0, 397, 2)}
 

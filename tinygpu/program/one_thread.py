@@ -24,16 +24,21 @@ def statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statement
 
 
 def one_issues(program: Program, mine: tuple[n.Statement, ...]) -> bool:
-    """Whether one thread issues all that a role does of a tile, behind statements that all of its threads carry out.
+    """Whether one thread issues all that a role does of a tile, behind statements that all of its threads carry out."""
+    return found_by_all(program, mine) is not None
+
+
+def found_by_all(program: Program, mine: tuple[n.Statement, ...]) -> int | None:
+    """How many statements of a role all of its threads carry out, before one issues the others; None: they do all.
 
     What all do first finds numbers, by which the one thread goes on: it hands nothing over.
     """
     for first in range(len(mine)):
         if by_one_thread(program, mine[first:]):
-            return True
+            return first
         if any(inner.produces or inner.consumes for s in walk(mine[first : first + 1]) for inner in s.children):
-            return False
-    return False
+            return None
+    return None
 
 
 def by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:

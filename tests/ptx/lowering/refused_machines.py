@@ -167,24 +167,31 @@ class Narrow(Lax):
 def multiplied(
     product: Any = None, warps: int = 4, tiles: tuple[int, int] = (1, 1), rows: int = 128, columns: int = 64,
     swizzle: int | None = 128, major: Any = "row", moving: bool = False, own: bool = False, registers: bool = False,
+    begin: Callable[[Any], tuple[Any, Any]] | None = None, order: int = 0,
 ) -> type[Machine]:  # fmt: skip
-    """c = a @ b by warpgroups, of operands that another role brings, or their own."""
+    """c = a @ b by warpgroups, of operands that another role brings, or their own.
+
+    begin  how far along k and n the windows of b begin in it, which then has more of both than what is multiplied
+    order  the axis along which b is contiguous
+    """
 
     class Multiplied(Machine):
         """c = a @ b"""
 
         m, n, k = Dim(), Dim(), Dim()
-        a, b = Input("f16", m, k, majors=(major,)), Input("f16", k, n, majors=("col",))
+        a, b = Input("f16", m, k, majors=(major,)), Input("f16", k, n, majors=(("row", "col")[1 - order],))
         c = Output("f32", m, n)
         tma, mma, st = isa.TmaLoad(), product or isa.Wgmma(64), isa.StGlobal(1)
+        shift = Param(4, 16)
         copy, get = isa.CpAsync(8), isa.LdShared(1)
 
         def program(self, p: Any) -> None:
-            shape_a, shape_b, along = (rows, 64), (64, columns), self.a.contiguous
+            shape_a, along, (down, right) = (rows, 64), self.a.contiguous, begin(self) if begin else (0, 0)
+            shape_b = (64, columns + 64 if begin else columns)
             t = p.tiled(self.mma, "f16", "f16", (rows, columns), tiles)
             cut = {} if swizzle is None else {"swizzle": swizzle}
             a_stage = p.smem("f16", shape_a, contiguous=along, **cut)
-            b_stage = p.smem("f16", shape_b, contiguous=0, **cut)
+            b_stage = p.smem("f16", shape_b, contiguous=order, **cut)
             first = {"first": warps} if not own else {}
             bring = ("all", warps) if own else ("bring", 1)
             with (
@@ -193,7 +200,7 @@ def multiplied(
             ):
                 with p.role(bring[0], warps=bring[1], **first), p.loop(self.k, step=64) as kk, ring.produce() as s:
                     for x, stage, shape, axis in ((self.a.tile(i, kk, shape=shape_a), s.a, shape_a, along),
-                                                  (self.b.tile(kk, j, shape=shape_b), s.b, shape_b, 0)):
+                                                  (self.b.tile(kk, j, shape=shape_b), s.b, shape_b, order)):
                         if own:
                             p.copy(self.copy, x, stage, blocked(shape, threads=32 * warps, vector=8, axis=axis))
                         else:
@@ -201,10 +208,10 @@ def multiplied(
                 with p.role("all", warps=warps):
                     total = p.full(t.c, "f32")
                     steps = p.loop if moving else p.unroll
-                    with p.loop(self.k, step=64), ring.consume() as s, steps(64, step=t.k) as kt:
+                    with p.loop(self.k, step=64), ring.consume() as s, steps(32 if begin else 64, step=t.k) as kt:
                         a = s.a.window((0, kt), (rows, t.k))
                         a = p.load(self.get, a, t.a) if registers else a
-                        p.multiply(self.mma, total, a, s.b.window((kt, 0), (t.k, columns)))
+                        p.multiply(self.mma, total, a, s.b.window((kt + down, right), (t.k, columns)))
                     p.store(self.st, self.c.tile(i, j, shape=(rows, columns)), total)
 
         @staticmethod

@@ -168,6 +168,18 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: multiplied(Narrow(64), 8, (2, 1), 32, swizzle=64, major="col"),
         f"{NEVER}: the rows of ring.a that a warpgroup multiplies are whole widths of its swizzle",
     ),
+    "steps of operands": (
+        lambda: multiplied(begin=lambda s: (4, 0)),
+        f"{NEVER}: the windows of ring.b begin at multiples of an instruction's depth, 16, along k",
+    ),
+    "rows of operands": (
+        lambda: multiplied(begin=lambda s: (0, 4)),
+        f"{NEVER}: the windows of ring.b begin at multiples of 8 rows, as its swizzle does",
+    ),
+    "widths of operands": (
+        lambda: multiplied(begin=lambda s: (0, 16), order=1),
+        f"{NEVER}: the windows of ring.b begin at widths of its swizzle, or at multiples of their own",
+    ),
     "own operands": (
         lambda: multiplied(own=True),
         "mma (wgmma) reads ring.a from shared memory, which threads fill; another role brings it there by TMA",
@@ -206,6 +218,12 @@ def test_what_cannot_be_written_is_told_when_a_machine_is_declared(name: str) ->
     with pytest.raises(DeclarationError) as refused:
         make()
     assert str(refused.value).partition(".program: ")[2] == sentence
+
+
+def test_which_windows_descriptors_reach_may_be_a_matter_of_parameters() -> None:
+    machine = multiplied(begin=lambda s: (s.shift, 64))
+    space = build_space(machine, machine.problem(m=128, n=128, k=64), device("h100")).space
+    assert {point["shift"] for point in space.points()} == {16}
 
 
 @pytest.mark.parametrize("name", NO_CANDIDATE)
@@ -296,6 +314,7 @@ PLACES: dict[tuple[str, str], str] = {
     ("warpgroup", "{} is no operand of {}: it lies in no swizzled buffer"): "plain operands",
     ("warpgroup", "the window of {} moves at run time, and descriptors are made for fixed windows"): "moving operands",
     ("warpgroup", "the warpgroups' parts of {} do not begin at widths of its swizzle"): "narrow",
+    ("warpgroup", "an operand {} bytes into shared memory begins at no multiple of 16 bytes"): "steps of operands",
     ("warpgroup", "{} ({}) cannot be written here: no warpgroups multiply"): TYPE,
     ("warpgroup", "{}: {} warpgroups do not divide {} rows"): "idle warpgroups",
     ("warpgroup", "{} multiplies {}, which its own role produces; another role produces it by TMA"): (

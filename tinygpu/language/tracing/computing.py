@@ -18,13 +18,14 @@ from tinygpu.language.operators import OfNumbers
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Token
 from tinygpu.language.tile import Tile
-from tinygpu.language.tracing.operand_checks import OperandChecks, extents_of
+from tinygpu.language.tracing.matrix_checks import MatrixChecks
+from tinygpu.language.tracing.operand_checks import extents_of
 from tinygpu.language.verb import verb
 from tinygpu.program import nodes as n
 
 
 @dataclass(slots=True, eq=False)
-class Computing(OperandChecks):
+class Computing(MatrixChecks):
     """What is made of tiles in registers, or in memories that a matrix instruction reads."""
 
     @verb("p.full")
@@ -178,6 +179,8 @@ class Computing(OperandChecks):
         self._scales_fit(name, instruction, (a, b), scales, expr(at))
         if instruction.places != (RMEM, RMEM, RMEM):
             self._whole_instructions(instruction, a, b, accumulator)
+            self._begins_at_instructions(instruction, a, 1)
+            self._begins_at_instructions(instruction, b, 0)
         if instruction.ctas > 1:
             self._by_neighbours(name, instruction, a, b, accumulator)
         if instruction.scope == "warpgroup":

@@ -5,7 +5,7 @@ A check that can be made at once raises `DeclarationError`; what depends on para
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,28 +13,22 @@ import sympy
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, cannot_hold
-from tinygpu.expressions import Expr, Operand, all_of, expr, joined, maximum, symbol
+from tinygpu.expressions import Expr, Operand, all_of, expr, joined, symbol
 from tinygpu.language.holders import holds_values
 from tinygpu.language.instruction import (
     BulkTransfer,
     CellCopy,
     Instruction,
-    MatrixMultiply,
-    Scales,
     Transfer,
-    held_digits,
 )
 from tinygpu.language.instruction.base import or_of
-from tinygpu.language.matrix_fragments import holds_every_element_once
-from tinygpu.language.memories import RMEM, TMEM, Memory
+from tinygpu.language.memories import TMEM, Memory
 from tinygpu.language.partition import Condition, Partition
-from tinygpu.language.register_windows import is_multiple
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.language.tracing.block_checks import BlockChecks
 from tinygpu.language.tracing.record import DONE
 from tinygpu.layouts.errors import LayoutError
-from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
 from tinygpu.users_code import answer
@@ -190,22 +184,11 @@ class OperandChecks(BlockChecks):
         if axis is None or vector.same(1):
             return
         home = tile.axes[axis] if tile.tensor is not None else None
-        offset = (tile.offset[axis] if home is None else tile.begins[home]).sympy.expand()
-        known = {p.name for p in self.machine.params()} | set(self.machine.dim_names())
-        moves, constant = dict[str, Expr](), expr(0)
-        for term in sympy.Add.make_args(offset):
-            moving = [f for f in sympy.Mul.make_args(term) if not {s.name for s in f.free_symbols} <= known]
-            if moving:  # indices, and quotients and remainders of them
-                counter = sympy.Mul(*moving)
-                moves[str(counter)] = moves.get(str(counter), expr(0)) + Expr(term / counter)
-            else:
-                constant = constant + Expr(term)
+        offset = tile.offset[axis] if home is None else tile.begins[home]
         beside = [step for k, step in tile.along(home) if k != axis] if home is not None else []
-        steps = [*(moves[name] for name in sorted(moves)), constant]
         # Tiles that follow each other begin at vectors, because a tile is a whole number of them.
-        own = [s for s in (*steps, *beside) if not s.same(tile.shape[axis]) and not s.same(0)]
-        magnitudes = [expr(0) - s if s.sympy.could_extract_minus_sign() else s for s in own]
-        whole = [m % vector == 0 for m in magnitudes if not (m % vector).same(0)]
+        own = [s for s in (*self._steps_of(offset), *beside) if not s.same(tile.shape[axis]) and not s.same(0)]
+        whole = multiples(own, vector)
         if whole:
             self.constraints.append(
                 instruction.rule(
@@ -214,6 +197,19 @@ class OperandChecks(BlockChecks):
                     f"the windows of {tile.name} begin at multiples of the vectors that {instruction.label} moves",
                 )
             )
+
+    def _steps_of(self, offset: Expr) -> list[Expr]:
+        """What one more of each index, or of a quotient or remainder of some, adds to an offset; and what is left."""
+        known = {p.name for p in self.machine.params()} | set(self.machine.dim_names())
+        moves, constant = dict[str, Expr](), expr(0)
+        for term in sympy.Add.make_args(offset.sympy.expand()):
+            moving = [f for f in sympy.Mul.make_args(term) if not {s.name for s in f.free_symbols} <= known]
+            if moving:
+                counter = sympy.Mul(*moving)
+                moves[str(counter)] = moves.get(str(counter), expr(0)) + Expr(term / counter)
+            else:
+                constant = constant + Expr(term)
+        return [*(moves[name] for name in sorted(moves)), constant]
 
     def _check_multicast(self, name: str, instruction: Instruction | Route, source: Tile, axis: int) -> None:
         axes = self.grid_node.axes if self.grid_node else ()
@@ -262,147 +258,6 @@ class OperandChecks(BlockChecks):
         if instruction.scope == "warpgroup":
             self._whole_warpgroups(self.current_role, str(instruction))
 
-    def _fragments_fit(self, name: str, instruction: MatrixMultiply, operands: tuple[Tile, Tile, Tile]) -> None:
-        """Operands in registers are held as the instruction holds them: whole registers, each element by one lane."""
-        a, b, _ = operands
-        if instruction.traced_only:
-            return
-        lanes = 128 if instruction.scope == "warpgroup" else 32
-        m, n_, k = instruction.shape(a.dtype, b.dtype)
-        for tile, fragment, what in zip(operands, instruction.fragments(a.dtype, b.dtype), "abc", strict=True):
-            if tile.memory is not RMEM or tile.partition is None:
-                continue
-            here = f"{name} ({instruction}) has {what} in registers, and"
-            if fragment is None:
-                raise self.fail(f"{here} fragments() does not say who holds it")
-            threads, values = fragment.modes
-            if threads.size != lanes:
-                raise self.fail(f"{here} its fragment {fragment} is held by {threads.size} lanes, not by {lanes}")
-            if values.size * tile.dtype.bits % 32:
-                held = f"{values.size} value{'s' * (values.size > 1)} of {tile.dtype}"
-                raise self.fail(f"{here} a lane holds {held} of its fragment {fragment}, no whole 32-bit registers")
-            if not holds_every_element_once(fragment):
-                raise self.fail(f"{here} its fragment {fragment} does not hold every element once")
-            one, along = {"a": ((m, k), (0,)), "b": ((k, n_), (1,)), "c": ((m, n_), (0, 1))}[what]
-            lanes_of, values_of = held_digits(fragment, one)
-            by_lanes, by_values = tile.partition.threads.steps, tile.partition.values.steps
-            alike = all(
-                Layout.of(have[: len(want)])[0] == Layout.of(want)[0]
-                for have, want in ((by_lanes, lanes_of), (by_values, values_of))
-            )
-            if not (alike and _repeat(by_values[len(values_of) :], one, along)):
-                raise self.fail(f"{here} %{tile.name} is held otherwise; take its partition from p.tiled")
-
-    def _scales_fit(
-        self, name: str, instruction: MatrixMultiply, factors: tuple[Tile, Tile], scales: tuple[Tile, Tile] | None,
-        at: Expr,
-    ) -> None:
-        """Scales of blocks are given where the instruction takes them, in its type, for whole blocks along k."""
-        taken = instruction.scales(*(f.dtype for f in factors))
-        here = f"{name} ({instruction})"
-        if (taken is None) is not (scales is None):
-            if taken is None:
-                raise self.fail(f"{here} takes no scales; leave scales= out")
-            raise self.fail(
-                f"{here} takes scales, one for {taken.block} neighbours along k; give scales=(of a, of b)"
-            )
-        if taken is None or scales is None:
-            return
-        k = factors[0].shape[1]
-        if taken.fragments is None:
-            self._scales_in_cells(name, instruction, taken, factors, scales, at)
-        held = () if taken.fragments is None else taken.fragments
-        for side, (tile, factor, fragment) in enumerate(zip(scales, factors, held, strict=False)):
-            if tile.memory is not RMEM or tile.dtype != taken.dtype:
-                has = f"{tile.name} has {tile.dtype} in {tile.memory}"
-                raise self.fail(f"{here} takes scales of {taken.dtype} in registers, and {has}")
-            if not tile.shape[side].same(factor.shape[side]):
-                raise self.fail(f"{here} has {extents_of(factor)} of {factor.name}, and scales {extents_of(tile)}")
-            who = tile.partition
-            have = (who.threads.steps, who.values.steps) if who is not None else ((), ())
-            pairs = zip(have, (mode.steps for mode in fragment.modes), strict=True)
-            if any(Layout.of(held[: len(want)])[0] != Layout.of(want)[0] for held, want in pairs):
-                raise self.fail(f"{here} has scales in %{tile.name} that are held otherwise; take .scales of p.tiled")
-            last = at.substitute({index: trips - 1 for index, trips in self.unrolled.items()})
-            within = last + k <= tile.shape[1 - side] * taken.block
-            sentence = f"%{tile.name} has the scales of all that is multiplied"
-            self.require((Condition(f"{name} scales of {'ab'[side]}", within, sentence),))
-        if launched := sorted(at.symbols - self.unrolled.keys() - {p.name for p in self.machine.params()}):
-            raise self.fail(
-                f"{here} takes scales from {at} on, and which registers hold them has to be known before the launch; "
-                f"{launched[0]} is not: let p.unroll give it"
-            )
-        if not is_multiple(at, k):
-            raise self.fail(f"{here} takes scales from {at} on; that is a multiple of the extent along k, {k}")
-
-    def _scales_in_cells(
-        self, name: str, instruction: MatrixMultiply, taken: Scales, factors: tuple[Tile, Tile],
-        scales: tuple[Tile, Tile], at: Expr,
-    ) -> None:  # fmt: skip
-        """Scales of blocks lie in tensor memory, of all rows of a and columns of b, for all that is multiplied."""
-        here, k = f"{name} ({instruction})", factors[0].shape[1]
-        last = at.substitute({index: trips - 1 for index, trips in self.unrolled.items()})
-        for side, (tile, factor) in enumerate(zip(scales, factors, strict=True)):
-            if tile.memory is not TMEM or tile.dtype != taken.dtype:
-                has = f"{tile.name} has {tile.dtype} in {tile.memory}"
-                raise self.fail(f"{here} takes scales of {taken.dtype} in TMEM, and {has}")
-            if not all(o.same(0) for o in tile.offset):
-                raise self.fail(f"{here} takes the scales of a tile, not of a window of {tile.name}; leave it whole")
-            self._in_slot(name, tile, writing=self.slots.get(tile.name.split(".")[0]) == "produce")
-            rows, held = factor.shape[side], tile.shape[0] * tile.shape[1]
-            whole = (held % rows == 0) & (last + k <= held // rows * taken.block)
-            sentence = f"{tile.name} has the scales of all that is multiplied"
-            self.require((Condition(f"{name} scales of {'ab'[side]}", whole, sentence),))
-        self.constraints.extend(instruction.scale_rules(factors[0].shape[0], factors[1].shape[1]))
-
-    def _by_warpgroups(self, name: str, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
-        """Operands in SMEM lie as descriptors say; warpgroups divide the rows, and each begins at a whole width."""
-        if instruction.traced_only or self.current_role is None or accumulator.partition is None:
-            return
-        for tile in (a, b):
-            if tile.buffer is not None and tile.buffer.swizzle_bytes is None:
-                raise self.fail(
-                    f"{name} ({instruction}) reads {tile.name} by descriptors, and it has no swizzle; give its width, "
-                    "swizzle=32, 64 or 128"
-                )
-        fragment = instruction.fragments(a.dtype, b.dtype)[2]
-        lanes = len(fragment[0].steps) if fragment is not None else 0
-        across = expr(1)
-        for size, step in accumulator.partition.threads.steps[lanes:]:
-            across = across * (size if isinstance(step, Step) and 1 in dict(step.terms) else 1)
-        # Roles of other than whole warpgroups are refused as such.
-        groups = maximum(self.current_role.threads // WARPGROUP_THREADS, 1)
-        divided = (across == 1) & (accumulator.partition.thread_count // WARPGROUP_THREADS == groups)
-        sentence = f"the warpgroups of the role divide the rows of %{accumulator.name}, and each has all columns"
-        self.require((Condition(f"warpgroups of {instruction.label}", divided, sentence),))
-        if a.buffer is not None and a.buffer.swizzle_bytes is not None and a.buffer.contiguous == 0:
-            own_bytes = accumulator.shape[0] // groups * a.dtype.bits // 8
-            whole = (groups == 1) | (own_bytes % a.buffer.swizzle_bytes == 0)
-            sentence = f"the rows of {a.name} that a warpgroup multiplies are whole widths of its swizzle"
-            self.require((Condition(f"warpgroups' parts of {a.name}", whole, sentence),))
-
-    def _by_neighbours(self, name: str, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
-        """CTAs that multiply together lie beside each other, and one instruction has all columns of both."""
-        if self.grid_node is None:
-            raise self.fail(f"{name} ({instruction}) multiplies in several CTAs, and there is no grid of them")
-        along = self.grid_node.axes[-1].cluster
-        sentence = (
-            f"{instruction.label} multiplies in {instruction.ctas} CTAs together, neighbours along the last axis of "
-            "the grid: its cluster has a multiple of them there"
-        )
-        self.require((Condition(f"{instruction.label} neighbours", along % instruction.ctas == 0, sentence),))
-        columns = instruction.shape(a.dtype, b.dtype)[1]
-        sentence = f"one instruction has all columns of %{accumulator.name}, of which each CTA brings a part"
-        self.require((Condition(f"{instruction.label} parts", accumulator.shape[1] == columns, sentence),))
-
-    def _whole_instructions(self, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
-        extents = (*accumulator.shape, a.shape[1])
-        shape = instruction.shape(a.dtype, b.dtype)
-        for have, one, what in zip(extents, shape, ("rows", "columns", "depth"), strict=True):
-            fits = have % one == 0
-            sentence = f"the {what} of the tile, {have}, are a whole number of instructions of {one}"
-            self.require((Condition(f"{instruction.label} {what}", fits, sentence),))
-
     def _fits_role(self, name: str, partition: Partition) -> None:
         """The partition's own conditions, and that the role has the threads that it names."""
         self.require(partition.conditions)
@@ -448,7 +303,7 @@ class OperandChecks(BlockChecks):
             raise self.fail(apart)
         for (have, step), (want, other) in zip(mine.threads.steps, wanted.threads.steps, strict=True):
             if not (expr(have).same(want) and step == other):
-                held = _same_digit(expr(have), step, expr(want), other)
+                held = same_digit(expr(have), step, expr(want), other)
                 self.require((Condition(f"threads of {operand.name}", held, sentence),))
         try:
             self.require(holds_values(operand.name, mine, wanted, self.machine.params(), sentence))
@@ -456,24 +311,13 @@ class OperandChecks(BlockChecks):
             raise self.fail(f"{name} combines {error}") from None
 
 
-def _repeat(digits: Sequence[tuple[Leaf, Leaf | Step]], one: tuple[Operand, Operand], along: tuple[int, ...]) -> bool:
-    """Whether the digits of the values behind a fragment repeat it: first along the first of these axes, and so on."""
-    begun: list[int] = []
-    for size, step in digits:
-        if expr(size).same(1):
-            continue
-        if not isinstance(step, Step) or len(step.terms) != 1 or step.terms[0][0] not in along:
-            return False
-        ((axis, count),) = step.terms
-        if not isinstance(axis, int) or (begun and along.index(axis) < along.index(begun[-1])):
-            return False
-        if axis not in begun and not expr(count).same(one[axis]):
-            return False
-        begun.append(axis)
-    return True
+def multiples(numbers: Iterable[Expr], unit: Operand) -> list[Expr]:
+    """The conditions under which all of these are multiples of a unit, but for those that hold anyway."""
+    magnitudes = [expr(0) - s if s.sympy.could_extract_minus_sign() else s for s in numbers]
+    return [m % unit == 0 for m in magnitudes if not (m % unit).same(0)]
 
 
-def _same_digit(have: Expr, step: Leaf | Step, want: Expr, other: Leaf | Step) -> Expr:
+def same_digit(have: Expr, step: Leaf | Step, want: Expr, other: Leaf | Step) -> Expr:
     """When two digits of the thread id are one: as many values that move alike, or one value."""
     mine, theirs = (dict(s.terms) if isinstance(s, Step) else {} for s in (step, other))
     if mine.keys() != theirs.keys():
