@@ -14,14 +14,14 @@ from pathlib import Path
 
 # What instructions do, by the first pattern that the opcode matches. "fences" wait for memory, "waits" for other work.
 CLASSES = (
-    ("tensor", r"(HGMMA|QGMMA|IGMMA|HMMA|IMMA|QMMA|DMMA|OMMA)"),
+    ("tensor", r"(HGMMA|QGMMA|IGMMA|HMMA|IMMA|QMMA|DMMA|OMMA|UTC\w*MMA)"),
     ("fences", r"(MEMBAR|ERRBAR|CGAERRBAR|CCTL|FENCE)"),
     ("waits", r"(SYNCS\.PHASECHK|WARPGROUP|DEPBAR|LDGDEPBAR|UCGABAR_WAIT|UTMACMDFLUSH|WARPSYNC|NANOSLEEP)"),
-    ("barriers", r"(BAR|SYNCS|UCGABAR|BSSY|BSYNC|ARRIVES)"),
+    ("barriers", r"(BAR|SYNCS|UCGABAR|BSSY|BSYNC|ARRIVES|UTCBAR)"),
     ("copies", r"(UTMALDG|UTMASTG|UTMAREDG|UBLKCP|LDGSTS|LDG|STG|UTMACCTL)"),
-    ("shared", r"(LDSM|STSM|LDS|STS|MOVM)"),
+    ("shared", r"(LDSM|STSM|LDS|STS|MOVM|LDTM|STTM|UTCCP)"),
     ("branches", r"(BRA|EXIT|CALL|RET|JMP|BRX|WARPREADY)"),
-    ("uniform", r"(U[A-Z]|R2UR|S2UR|VOTEU|REDUX)"),
+    ("uniform", r"(U[A-Z]|R2UR|S2UR|VOTEU|REDUX|ELECT)"),
     ("floating", r"(FADD|FMUL|FFMA|FMNMX|FSEL|FSETP|HADD|HMUL|HFMA|HMNMX|F2F|F2FP|I2F|F2I|MUFU|DADD|DMUL|DFMA)"),
     ("integer", r""),
 )
@@ -47,7 +47,7 @@ class Line:
 
     @property
     def products(self) -> int:
-        """Multiply-adds of a matrix instruction; 0 of any other."""
+        """Multiply-adds of a matrix instruction; 0 of any other, and of those whose descriptor alone says how many."""
         shape = _SHAPE.match(self.opcode)
         if shape is None:
             return 0
@@ -79,13 +79,19 @@ class Code:
 
     def product_loop(self) -> tuple[int, int]:
         """The innermost loop that multiplies most: where the time of a matmul goes. LookupError without one."""
-        inner = self._innermost()
-        if not inner:
-            raise LookupError("no loop holds a matrix instruction")
-        return max(inner, key=lambda loop: sum(line.products for line in self.within(loop)))
+        inner = self._innermost("tensor", CLASSES[0][1])
+        return max(inner, key=lambda loop: sum(max(line.products, line.kind == "tensor") for line in self.within(loop)))
 
-    def _innermost(self) -> list[tuple[int, int]]:
-        holding = [loop for loop in self.loops() if any(line.products for line in self.within(loop))]
+    def sums_loop(self) -> tuple[int, int] | None:
+        """The innermost loop that loads from tensor memory: a tile's sums. None in code without tensor memory."""
+        if not any(line.opcode.startswith("LDTM") for line in self.lines):
+            return None
+        return max(self._innermost("LDTM", "LDTM"), key=lambda loop: loop[1] - loop[0])
+
+    def _innermost(self, what: str, pattern: str) -> list[tuple[int, int]]:
+        holding = [loop for loop in self.loops() if any(re.match(pattern, line.opcode) for line in self.within(loop))]
+        if not holding:
+            raise LookupError(f"no loop holds an instruction {what}")
         return [
             loop for loop in holding
             if not any(other != loop and loop[0] <= other[0] and other[1] <= loop[1] for other in holding)
@@ -95,9 +101,8 @@ class Code:
         """The shortest loop that brings tiles and does not multiply: a producer's. None where there is none."""
         for loop in self.loops():
             opcodes = [line.opcode for line in self.within(loop)]
-            if any(o.startswith(("UTMALDG", "UBLKCP", "LDGSTS")) for o in opcodes) and not any(
-                line.products for line in self.within(loop)
-            ):
+            multiplies = any(line.kind == "tensor" for line in self.within(loop))
+            if any(o.startswith(("UTMALDG", "UBLKCP", "LDGSTS")) for o in opcodes) and not multiplies:
                 return loop
         return None
 

@@ -23,6 +23,7 @@ from tests.benchmarks.disassembly import NAMES, Code, Line, counted, disassemble
 from tinygpu.devices import device
 from tinygpu.language import Machine
 from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.ptx.assembling.ptxas import Ptxas, find_ptxas
 from tinygpu.ptx.emulator import Report, emulate
@@ -36,17 +37,19 @@ sys.path.append(str(Path(__file__).parents[1] / "ptx" / "emulator"))
 from triton_fixture import FOLDER, launch, load
 
 WARPGROUP = 4
+ARCHITECTURES = {"a100": "sm_80", "h100": "sm_90a", "b200": "sm_100a"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A kernel of ours and one of Triton's for c = a @ b, f16 with f32 sums.
+    """A kernel of ours and one of Triton's for c = a @ b, with f32 sums.
 
     point    the other parameters of our machine, all of them
     fixture  Triton's kernel; None for ours alone
     order    how b is stored: "row" is (k, n), "col" (n, k)
     grid     Triton's, for two by two tiles
     warps    warps that multiply, in ours and in Triton's
+    kind     type of a and b; c is f16
     """
 
     name: str
@@ -59,6 +62,7 @@ class Pair:
     order: str
     warps: tuple[int, int]
     grid: tuple[int, ...] = (4,)
+    kind: str = "f16"
 
 
 ALONE = {
@@ -68,7 +72,28 @@ FRAGMENTS = {
     "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "copy_a": "cp.async", "copy_b": "cp.async", "store": "staged",
     "across_a": 4, "across_b": 8, "across_c": 8, "va": 8, "vb": 8, "vc": 8, "pad": 0, "raster": 8, "vr": 1,
 }  # fmt: skip
+PERSISTENT = {
+    "ctas": "one", "store": "staged", "split_k": 1, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "tiles": 2,
+    "swizzle": 128, "raster": 8, "vc": 8,
+}  # fmt: skip
 PAIRS = (
+    Pair(
+        "Blackwell", MatmulBlackwell, "b200", (128, 128, 64), 3, {**PERSISTENT, "swizzle_c": 128, "piece": 64},
+        "descriptor_matmul-special128x128x64w4.sm_100", "col", (1, 1),
+    ),
+    Pair(
+        "Blackwell", MatmulBlackwell, "b200", (128, 256, 64), 3, {**PERSISTENT, "swizzle_c": 128, "piece": 64},
+        "descriptor_matmul-special128x256x64w4.sm_100", "col", (1, 1),
+    ),
+    Pair(
+        "Blackwell, 8-bit floats", MatmulBlackwell, "b200", (128, 256, 128), 3,
+        {**PERSISTENT, "swizzle_c": 128, "piece": 64}, "descriptor_matmul-fp8e5special128x256x128w4.sm_100", "col",
+        (1, 1), kind="e5m2",
+    ),
+    Pair(
+        "Blackwell, pairs of CTAs", MatmulBlackwell, "b200", (128, 256, 64), 4,
+        {**PERSISTENT, "ctas": "pairs", "cluster_m": 2, "swizzle_c": 128, "piece": 64}, None, "col", (1, 0),
+    ),
     Pair(
         "Hopper, one warpgroup", MatmulHopper, "h100", (128, 128, 64), 3,
         {"schedule": "single", "store": "stmatrix", **ALONE}, "descriptor_matmul-128x128x64w4.sm_90", "col", (4, 4),
@@ -100,7 +125,8 @@ class Measured:
 
     steps     k-steps in one turn of the loop
     loop      instructions of one turn
-    tile      instructions between the loop and the next tile
+    tile      instructions between the loop and the next tile; of sums in tensor memory, those of the loop over tiles of
+              the warps that take them
     producer  instructions of one turn of the loop that brings tiles, where that is another role
     sectors   of 32 bytes that stores to global memory touch, per tile; bulk stores count by their bytes
     """
@@ -116,8 +142,8 @@ class Measured:
 def ours(pair: Pair) -> tuple[Kernel, Any]:
     """Our kernel, and the problem that it is emulated on."""
     bm, bn, bk = pair.tile
-    majors = {"b": pair.order}
-    problem = pair.machine.problem(m=4096, n=4096, k=4096, majors=majors)
+    asked: dict[str, Any] = {"majors": {"b": pair.order}, "dtypes": {"a": pair.kind, "c": "f16"}}
+    problem = pair.machine.problem(m=4096, n=4096, k=4096, **asked)
     space = build_space(pair.machine, problem, device(pair.gpu))
     wanted = {"bm": bm, "bn": bn, "bk": bk, "stages": pair.stages, **pair.point}
     wanted = {name: value for name, value in wanted.items() if name in space.space.names}
@@ -126,7 +152,7 @@ def ours(pair: Pair) -> tuple[Kernel, Any]:
         raise LookupError(f"{pair.name}: {candidates.size} candidates have {wanted}, and one is compared")
     point = candidates.at(0)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
-    return kernel, pair.machine.problem(m=2 * bm, n=2 * bn, k=4 * bk, majors=majors)
+    return kernel, pair.machine.problem(m=2 * bm, n=2 * bn, k=4 * bk, **asked)
 
 
 def our_report(kernel: Kernel, machine: type[Machine], problem: Any) -> Report:
@@ -143,7 +169,7 @@ def tritons_report(pair: Pair) -> Report:
     m, n, k = 2 * bm, 2 * bn, 4 * bk
     rng = np.random.default_rng(0)
     shapes = (m, k), (n, k) if pair.order == "col" else (k, n)
-    a, b = (rng.integers(-2, 3, shape).astype(np.float16) for shape in shapes)
+    a, b = (rng.integers(-2, 3, shape).astype(fixture.dtype("a")) for shape in shapes)
     c = np.zeros((m, n), np.float16)
     tail = [m, n, k] if "CTAS" not in fixture.types else [m, n, k, 4]
     return launch(fixture, pair.grid, a, b, c, *tail)
@@ -160,11 +186,14 @@ def measured(code: Code, tile: tuple[int, int, int], warps: int, registers: int,
     lines = code.within(loop)
     # A matrix instruction of a warpgroup is issued by each of its warps.
     groups = warps / WARPGROUP if any(line.opcode.startswith(("HGMMA", "QGMMA", "IGMMA")) for line in lines) else warps
-    steps = sum(line.products for line in lines) * groups / np.prod(tile)
-    producer = code.copy_loop()
+    products = sum(line.products for line in lines) * groups / np.prod(tile)
+    # One instruction of tensor memory has all rows and columns of a tile, and 32 bytes along k of rows of 128.
+    issued = sum(line.opcode.startswith("UTC") and line.kind == "tensor" for line in lines)
+    producer, sums = code.copy_loop(), code.sums_loop()
     return Measured(
-        registers, float(steps), lines, code.after(loop), () if producer is None else code.within(producer), sectors
-    )
+        registers, float(products) or issued / 4, lines, code.after(loop) if sums is None else code.within(sums),
+        () if producer is None else code.within(producer), sectors,
+    )  # fmt: skip
 
 
 def measure(pair: Pair, ptxas: Ptxas, nvdisasm: Path) -> list[tuple[str, Measured]]:
@@ -177,7 +206,7 @@ def measure(pair: Pair, ptxas: Ptxas, nvdisasm: Path) -> list[tuple[str, Measure
     rows = [("tinyGPU", found)]
     if pair.fixture is not None:
         text = load(FOLDER / f"{pair.fixture}.ptx").text
-        assembly = ptxas.assemble(text, "sm_90a" if ".sm_90" in pair.fixture else "sm_80")
+        assembly = ptxas.assemble(text, ARCHITECTURES[pair.gpu])
         code = disassemble(assembly.cubin, nvdisasm)
         sectors = stored_sectors(tritons_report(pair))
         rows.append(("Triton", measured(code, pair.tile, pair.warps[1], assembly.registers, sectors)))
@@ -212,7 +241,7 @@ def main() -> None:
     print(f"{ptxas}, nvdisasm {version_of(nvdisasm)}, Triton {triton}; instructions of one warp that multiplies")
     for pair in PAIRS:
         bm, bn, bk = pair.tile
-        print(f"\n{pair.name}: {bm}x{bn}x{bk}, f16, {pair.stages} stages")
+        print(f"\n{pair.name}: {bm}x{bn}x{bk}, {pair.kind}, {pair.stages} stages")
         rows = measure(pair, ptxas, nvdisasm)
         table(rows)
         if "--listing" in sys.argv:

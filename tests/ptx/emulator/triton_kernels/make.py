@@ -198,7 +198,7 @@ def descriptor_cases() -> Cases:
         (64, 64, 64, 4, 3, False, False, both), (128, 128, 64, 4, 3, False, False, HOPPER),
         (128, 64, 32, 8, 2, True, False, both), (128, 256, 64, 8, 3, False, False, HOPPER),
         (128, 128, 64, 4, 3, False, True, both), (128, 64, 64, 4, 2, True, True, BLACKWELL),
-        (64, 64, 64, 4, 3, False, True, both),
+        (64, 64, 64, 4, 3, False, True, both), (128, 256, 64, 4, 3, False, True, BLACKWELL),
     ):  # fmt: skip
         constants = tile(bm, bn, bk, FLATTEN=flat, SPECIALIZE=special, PIECES=1)
         variant = f"{'special' if special else ''}{bm}x{bn}x{bk}w{warps}{'flat' if flat else ''}"
@@ -209,6 +209,9 @@ def descriptor_cases() -> Cases:
     yield case(m.descriptor_matmul, kinds, tile(64, 64, 64, PIECES=2, **plain), (*both, RTX), "pieces")
     kinds = types.replace("fp16", "fp8e5", 2)
     yield case(m.descriptor_matmul, kinds, tile(128, 128, 128, PIECES=1, **plain), both, "fp8e5")
+    kinds = types.replace("fp16", "fp8e5", 2)
+    constants = tile(128, 256, 128, FLATTEN=False, SPECIALIZE=True, PIECES=1)
+    yield case(m.descriptor_matmul, kinds, constants, BLACKWELL, "fp8e5special128x256x128w4", num_stages=3)
     kinds = types.replace("fp16", "fp32")
     yield case(m.descriptor_matmul, kinds, tile(64, 64, 32, PIECES=1, **plain), both, "tf32")
     constants = tile(128, 128, 64, PIECES=1, **plain)
