@@ -1,10 +1,11 @@
-"""Matmul of factors with block scales, mxfp8, on data-centre Blackwell: scales go to tensor memory beside the sums.
+"""Matmul of factors with block scales on data-centre Blackwell: mxfp8, mxfp4 and nvfp4, scales in tensor memory.
 
-It is `matmul_blackwell` with two tensors more. Of factors e4m3 or e5m2, 32 neighbours along k share a power of two,
-whose exponent plus 127 is a u8. Scales come as vendor libraries want them: chunks of 128 rows by 4 blocks along k, in
-each of which row r is 16 bytes from row r + 1, and rows r, r + 32, r + 64 and r + 96 lie side by side, four blocks of
-each; chunks along k follow one another. Factors beyond the tensors are zeros, so the codes that pad the last chunks may
-be anything but 255, which stands for no number.
+It is `matmul_blackwell` with two tensors more. Of mx factors (e4m3, e5m2 or e2m1) 32 neighbours along k share a power
+of two, whose exponent plus 127 is a u8. Of nvfp4 (e2m1) 16 share an e4m3 that is not negative; the whole product has
+one scale more, by `scaling="number"`. Factors of 4 bits stay packed from memory to the tensor cores. Scales come as
+vendor libraries want them: chunks of 128 rows by 4 blocks along k, in each of which row r is 16 bytes from row r + 1,
+and rows r, r + 32, r + 64 and r + 96 lie side by side, four blocks of each; chunks along k follow one another. Factors
+beyond the tensors are zeros, so what pads the last chunks may be any scale but no number: 255, or the e4m3 that is NaN.
 
 TMA brings whole chunks into a stage with the factors of theirs. One thread has tcgen05.cp copy them to a ring of
 columns in tensor memory, where every warp's lanes have them; another multiplies, and tcgen05.mma reads them there: its
@@ -19,32 +20,22 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import TMEM, Dim, Input, Output, Param, Require, Tracer, blocked, integers
+from tinygpu.language import TMEM, Dim, Input, Output, Param, Require, Tracer, blocked, integers, uniform
 from tinygpu.machines.epilogue import Epilogue
-from tinygpu.machines.operands import FACTORS, RESIDUALS, of
+from tinygpu.machines.matmul_block_scaled import MX, RESULTS
+from tinygpu.machines.operands import RESIDUALS, of
 from tinygpu.ptx import isa
 
-FP8, RESULTS = ("e4m3", "e5m2"), ("bf16", "f16", "f32")
-BLOCK, CHUNK = 32, 128  # elements along k that share a scale; rows, and elements along k, of a chunk of scales
+CHUNK, BLOCKS = 128, 4  # rows, and blocks along k, of a chunk of scales
 
 
-class MatmulBlackwellMx(Epilogue):
-    """c = activation(scale * (a * scales of a) @ (b * scales of b) + bias) + residual, of mxfp8 in tensor memory"""
+class ScaledInChunks(Epilogue):
+    """c = activation(scale * (a * scales of a) @ (b * scales of b) + bias) + residual, in tensor memory"""
 
-    m, n, k = Dim(), Dim(), Dim()
-    down_a, down_b, along = (
-        Dim(follows=lambda m: -(-m // CHUNK)), Dim(follows=lambda n: -(-n // CHUNK)),
-        Dim(follows=lambda k: -(-k // CHUNK)),
-    )  # fmt: skip
-    rows, row_bytes = Dim(follows=lambda m: 32), Dim(follows=lambda m: 16)
-    a = Input(FP8, m, k)
-    b = Input(of(FACTORS, *FP8), k, n, majors=("col",), follows=a)
-    scales_a = Input("u8", down_a, along, rows, row_bytes, values=integers(117, 138))
-    scales_b = Input("u8", down_b, along, rows, row_bytes, values=integers(117, 138))
-    c = Output(dict.fromkeys(FP8, RESULTS), m, n, follows=a)
-    bias, scales, residual = Input("f32", n), Input("f32", n), Input(of(RESIDUALS, *RESULTS), m, n, follows=c)
+    m, n, k, rows, row_bytes = Dim(), Dim(), Dim(), Dim(follows=lambda m: 32), Dim(follows=lambda m: 16)
+    down_a, down_b = Dim(follows=lambda m: -(-m // CHUNK)), Dim(follows=lambda n: -(-n // CHUNK))
 
-    bn, bk = Param(128, 256), Param(128, 256)
+    bn, bk = Param(128, 256), Param(128, 256, 512)
     stages = Param(2, 3, 4, 5, 6)
     scaled = Param(1, 2, 4)  # stages whose scales are in tensor memory at a time
     needed = Require(
@@ -57,21 +48,28 @@ class MatmulBlackwellMx(Epilogue):
     swizzle = Param(32, 64, 128)
     vc = Param(1, 2, 4, 8)  # neighbours that one thread stores at once
 
-    tma, cp, mma, ld = isa.TmaLoad(), isa.Tcgen05Cp(), isa.Tcgen05MmaScaled(bn), isa.Tcgen05Ld()
+    tma, cp, ld = isa.TmaLoad(), isa.Tcgen05Cp(), isa.Tcgen05Ld()
     st, ld_bias, ld_residual = isa.StGlobal(vc), isa.LdGlobal(1), isa.LdGlobal(1)
 
-    def program(self, p: Tracer) -> None:
-        bm, bn, bk, piece = 128, self.bn, self.bk, self.piece
-        down, along, depth = bn // CHUNK, bk // CHUNK, 32
+    block: int
+    mma: Any
+    b: Any
+    scales_a: Any
+    scales_b: Any
+
+    def multiply(self, p: Tracer) -> None:
+        bm, bn, bk, piece, kind = 128, self.bn, self.bk, self.piece, self.scales_a.dtype
+        down, deep, depth = bn // CHUNK, BLOCKS * self.block, 256 // self.a.dtype.bits
+        along = bk // deep
         stage = {
             "a": p.smem(self.a.dtype, (bm, bk), swizzle=self.swizzle),
             "b": p.smem(self.b.dtype, (bk, bn), contiguous=0, swizzle=self.swizzle),
-            "sa": p.smem("u8", (1, along, 32, 16), swizzle=16),
-            "sb": p.smem("u8", (down, along, 32, 16), swizzle=16),
+            "sa": p.smem(kind, (1, along, 32, 16), swizzle=16),
+            "sb": p.smem(kind, (down, along, 32, 16), swizzle=16),
         }
         cells = {
-            "sa": p.buffer(TMEM, "u8", (32, 16 * along)),
-            "sb": p.buffer(TMEM, "u8", (32, 16 * along * down)),
+            "sa": p.buffer(TMEM, kind, (32, 16 * along)),
+            "sb": p.buffer(TMEM, kind, (32, 16 * along * down)),
         }
         rows = blocked((bm, piece), threads=bm, vector=self.vc, across=1, name="c")
         with (
@@ -83,8 +81,8 @@ class MatmulBlackwellMx(Epilogue):
             with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a)
                 p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)), s.b)
-                p.copy(self.tma, self.scales_a.tile(i // CHUNK, kk // CHUNK, 0, 0, shape=(1, along, 32, 16)), s.sa)
-                p.copy(self.tma, self.scales_b.tile(j // CHUNK, kk // CHUNK, 0, 0, shape=(down, along, 32, 16)), s.sb)
+                p.copy(self.tma, self.scales_a.tile(i // CHUNK, kk // deep, 0, 0, shape=(1, along, 32, 16)), s.sa)
+                p.copy(self.tma, self.scales_b.tile(j // CHUNK, kk // deep, 0, 0, shape=(down, along, 32, 16)), s.sb)
             with p.role("scaler", warps=1, first=1), p.loop(self.k, step=bk), ring.consume() as s, cell.produce() as t:
                 p.copy(self.cp, s.sa, t.sa)
                 p.copy(self.cp, s.sb, t.sb)
@@ -99,10 +97,11 @@ class MatmulBlackwellMx(Epilogue):
 
     @staticmethod
     def unpacked(x: Any, scales: Any) -> Any:
-        """Rows of x times the scales of their blocks: (chunks down, along, 32, 16) codes of powers of two."""
+        """Rows of x times the scales of their blocks: (chunks down, along, 32, 16); codes are powers of two."""
         down, along = scales.shape[:2]
-        codes = np.reshape(scales, (down, along, 32, 4, 4)).transpose(0, 3, 2, 1, 4).reshape(down * CHUNK, along * 4)
-        return x * np.repeat(2.0 ** (codes - 127.0), BLOCK, axis=1)[: x.shape[0], : x.shape[1]]
+        rows = np.reshape(scales, (down, along, 32, 4, 4)).transpose(0, 3, 2, 1, 4).reshape(down * CHUNK, along * 4)
+        numbers, block = (2.0 ** (rows - 127.0), 32) if scales.dtype.kind == "u" else (rows, 16)
+        return x * np.repeat(numbers, block, axis=1)[: x.shape[0], : x.shape[1]]
 
     @staticmethod
     def reference(
@@ -110,6 +109,44 @@ class MatmulBlackwellMx(Epilogue):
         with_residual: bool = False, scale: Any = None, bias: Any = None, scales: Any = None, residual: Any = None,
         scales_a: Any = None, scales_b: Any = None,
     ) -> Any:  # fmt: skip
-        unpacked = MatmulBlackwellMx.unpacked
-        a, b = unpacked(a, scales_a), unpacked(b.T, scales_b).T
+        a, b = ScaledInChunks.unpacked(a, scales_a), ScaledInChunks.unpacked(b.T, scales_b).T
         return Epilogue.reference(a, b, with_bias, activation, scaling, with_residual, scale, bias, scales, residual)
+
+
+class MatmulBlackwellMx(ScaledInChunks):
+    """c = activation(scale * (a * scales of a) @ (b * scales of b) + bias) + residual, of mxfp8 and mxfp4"""
+
+    m, n, k, block, bn = ScaledInChunks.m, ScaledInChunks.n, ScaledInChunks.k, 32, ScaledInChunks.bn
+    along = Dim(follows=lambda k: -(-k // (32 * BLOCKS)))
+    down_a, down_b, rows, row_bytes = (
+        ScaledInChunks.down_a, ScaledInChunks.down_b, ScaledInChunks.rows, ScaledInChunks.row_bytes,
+    )  # fmt: skip
+    a = Input(tuple(MX), m, k)
+    b = Input(MX, k, n, majors=("col",), follows=a)
+    scales_a = Input("u8", down_a, along, rows, row_bytes, values=integers(117, 138))
+    scales_b = Input("u8", down_b, along, rows, row_bytes, values=integers(117, 138))
+    c = Output(dict.fromkeys(MX, RESULTS), m, n, follows=a)
+    bias, scales, residual = Input("f32", n), Input("f32", n), Input(of(RESIDUALS, *RESULTS), m, n, follows=c)
+    mma = isa.Tcgen05MmaScaled(bn, 32)
+
+    def program(self, p: Tracer) -> None:
+        self.multiply(p)
+
+
+class MatmulBlackwellNvfp4(ScaledInChunks):
+    """c = activation(scale * (a * scales of a) @ (b * scales of b) + bias) + residual, of nvfp4"""
+
+    m, n, k, block, bn = ScaledInChunks.m, ScaledInChunks.n, ScaledInChunks.k, 16, ScaledInChunks.bn
+    along = Dim(follows=lambda k: -(-k // (16 * BLOCKS)))
+    down_a, down_b, rows, row_bytes = (
+        ScaledInChunks.down_a, ScaledInChunks.down_b, ScaledInChunks.rows, ScaledInChunks.row_bytes,
+    )  # fmt: skip
+    a, b = Input("e2m1", m, k), Input("e2m1", k, n, majors=("col",))
+    scales_a = Input("e4m3", down_a, along, rows, row_bytes, values=uniform(0.25, 4))
+    scales_b = Input("e4m3", down_b, along, rows, row_bytes, values=uniform(0.25, 4))
+    c = Output(RESULTS, m, n)
+    bias, scales, residual = Input("f32", n), Input("f32", n), Input(of(RESIDUALS, *RESULTS), m, n, follows=c)
+    mma = isa.Tcgen05MmaScaled(bn, 16)
+
+    def program(self, p: Tracer) -> None:
+        self.multiply(p)

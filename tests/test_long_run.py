@@ -78,7 +78,7 @@ def test_every_machine_has_its_turn_and_those_of_plans_too() -> None:
 
 
 def test_every_machine_of_blackwell_has_a_device() -> None:
-    own = {"blackwell": "b200", "blackwell_mx": "b200"}
+    own = {"blackwell": "b200", "blackwell_mx": "b200", "blackwell_nvfp4": "b200"}
     own |= dict.fromkeys(("blackwell_consumer", "matmul_mx", "matmul_nvfp4"), "rtx-5090")
     found = {name: places(name) for name in machines_that_ship() if name.endswith(tuple(own))}
     assert len(found) >= 9

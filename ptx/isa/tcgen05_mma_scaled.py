@@ -33,7 +33,7 @@ class Form:
 
     block  neighbours along k that share one
     code   of their type in the instruction descriptor
-    held   type of the elements that hold them: launches have no ue8m0, so codes are u8
+    held   type of the elements that hold them: launches have no ue8m0, so codes are u8; ue4m3 are e4m3 from 0 on
     """
 
     kind: Kind
@@ -45,6 +45,8 @@ class Form:
 # PTX ISA, tcgen05.mma with .block_scale: kinds (table 38), instruction descriptor (table 44), scale sizes (table 56).
 FORMS: tuple[Form, ...] = (
     Form(Kind("mxf8f6f4", {"e4m3": 0, "e5m2": 1}, "f32", 0, (100, 103)), 32, 1, "u8"),
+    Form(Kind("mxf4", {"e2m1": 1}, "f32", 0, (100, 103)), 32, 1, "u8"),
+    Form(Kind("mxf4nvf4", {"e2m1": 1}, "f32", 0, (100, 103)), 16, 0, "e4m3"),
 )
 
 
@@ -53,7 +55,7 @@ class Tcgen05MmaScaled(Tcgen05Mma):
     """tcgen05.mma.cta_group::1.kind::K.block_scale of 128 rows; K is 32 bytes of the operands' type.
 
     n      columns of one instruction
-    block  neighbours along k that share a scale: 32 (mx)
+    block  neighbours along k that share a scale: 32 (mxfp8 and mxfp4), 16 (nvfp4)
     """
 
     block: int = 32
@@ -85,7 +87,8 @@ class Tcgen05MmaScaled(Tcgen05Mma):
 
     def scale(self, values: Any) -> Any:
         """The numbers that elements stand for, in f64: codes of ue8m0 are powers of two."""
-        return np.ldexp(1.0, np.asarray(values).astype(np.int32) - 127)
+        held = np.asarray(values)
+        return np.ldexp(1.0, held.astype(np.int32) - 127) if held.dtype.kind == "u" else held.astype(np.float64)
 
     def scales_of(self, held: Any, rows: int) -> Any:
         """(rows, blocks): a cell of lane r has scales of four blocks of row r; rows from 32 on are columns further."""
@@ -106,7 +109,9 @@ class Tcgen05MmaScaled(Tcgen05Mma):
         return f"tcgen05.mma.cta_group::{self.ctas}.kind::{self.kind(a, b).name}.block_scale.block{self.block}"
 
     def descriptor_word(self, a: DType, b: DType, across: tuple[bool, bool], first: int) -> int:
-        """PTX ISA, instruction descriptor of mxf8f6f4: types, majors, extents, type of scales, the first in a cell."""
+        """PTX ISA, instruction descriptors of kinds with scales: types, majors, extents, type of scales, the first in a
+        cell.
+        """
         form, n = self.form(a, b), int(expr(self.n))
         types = form.kind.codes[a.name] << 7 | form.kind.codes[b.name] << 10 | form.code << 23
         extents = n >> 3 << 17 | self.rows * self.ctas >> 7 << 27

@@ -86,7 +86,14 @@ def _map(spec: TensorMapSpec, operand: Operand) -> Map:
     strides = operand.strides()
     dims = tuple(operand.shape[a] for a in spec.order)
     bytes_between = tuple(strides[a] * operand.dtype.bits // 8 for a in spec.order[1:])
-    return Map(spec.tensor, operand.dtype.name, dims, bytes_between, spec.box, spec.swizzle_bytes)
+    if operand.dtype.bits >= 8:
+        return Map(spec.tensor, operand.dtype.name, dims, bytes_between, spec.box, spec.swizzle_bytes)
+    together = 8 // operand.dtype.bits  # which are moved as the bytes that they share
+    (along, *further), (inner, *rows) = dims, spec.box
+    return Map(
+        spec.tensor, "u8", (-(-along // together), *further), bytes_between, (inner // together, *rows),
+        spec.swizzle_bytes,
+    )  # fmt: skip
 
 
 def tensors_of(problem: Problem) -> tuple[Tensor, ...]:

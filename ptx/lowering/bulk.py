@@ -94,16 +94,20 @@ def rely_on_strides(context: Context, tensor: Tensor, align_bytes: int) -> None:
 
 
 def coordinates(context: Context, window: Tile, shape: Boxes, across: int, down: Number) -> str:
-    """The coordinate list of a box that begins `across` elements along the row and `down` rows into the window."""
+    """The coordinate list of a box that begins `across` elements along the row and `down` rows into the window.
+
+    Of elements that share a byte the tensor map describes bytes.
+    """
     tensor = window.tensor
     if tensor is None:
         raise LoweringError(f"{window.name} is no window of a tensor")
     emit = context.emit
     out = []
     for place, axis in enumerate(shape.order):
-        value = context.number(window.finest.begins[axis])
+        together = max(8 // tensor.dtype.bits, 1) if place == 0 else 1
+        value = context.number(window.finest.begins[axis] // together)
         if place == 0 or int(window.box_rows[place - 1]) > 1:
-            value = emit.add(value, across if place == 0 else down)
+            value = emit.add(value, across // together if place == 0 else down)
         out.append(str(value))
     return ", ".join(out)
 

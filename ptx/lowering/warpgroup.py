@@ -29,14 +29,14 @@ class Operand:
     high: int
     transposed: bool
     rows_bytes: tuple[int, int]  # (width of the swizzle, from one piece of all rows to the next)
-    element_bytes: int
+    element_bits: int
 
     def offset(self, rows: int) -> int:
         """Bytes to the operand that begins `rows` further along m or n."""
         width, block = self.rows_bytes
         if not self.transposed:
             return rows * width
-        across = rows * self.element_bytes
+        across = rows * self.element_bits // 8
         return across // width * block + across % width
 
 
@@ -48,7 +48,7 @@ def operand(context: Context, instruction: MatrixMultiply, tile: Tile, k_axis: i
     emit = context.emit
     place = context.placement.places[buffer.name]
     width, block = place.swizzle_bytes, place.block_bytes
-    element = buffer.dtype.bytes
+    bits = buffer.dtype.bits
     k, k_terms = context.affine(tile.offset[k_axis])
     mn, mn_terms = context.affine(tile.offset[1 - k_axis])
     if k_terms or mn_terms:
@@ -59,17 +59,17 @@ def operand(context: Context, instruction: MatrixMultiply, tile: Tile, k_axis: i
     base = emit.add(emit.add(_units(context, context.arguments["smem"]), low), _in_units(place.offset_bytes))
     base = emit.add(base, emit.mul(context.slots[buffer.name.split(".")[0]], _in_units(place.stage_bytes)))
     if not transposed:
-        along_k = k * element // width * block + k * element % width
+        along_k = k * bits // 8 // width * block + k * bits // 8 % width
         base = emit.add(base, emit.mul(first, _in_units(width)))
-        return Operand(emit.add(base, _in_units(along_k + mn * width)), high, False, (width, block), element)
+        return Operand(emit.add(base, _in_units(along_k + mn * width)), high, False, (width, block), bits)
     # Rows are along k, and swizzle widths along m or n are blocks apart.
-    across = mn * element
-    per_width = width // element
+    across = mn * bits // 8
+    per_width = width * 8 // bits
     if context.first_step % per_width:
         raise LoweringError(f"the warpgroups' parts of {tile.name} do not begin at widths of its swizzle")
     base = emit.add(base, emit.mul(emit.div(first, per_width), _in_units(block)))
     start = _in_units(across // width * block + across % width + k * width)
-    return Operand(emit.add(base, start), high, True, (width, block), element)
+    return Operand(emit.add(base, start), high, True, (width, block), bits)
 
 
 def _words(bits: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""mxfp8 in tensor memory: random candidates over odd sizes, types and options; proofs; wrong kernels; refusals."""
+"""mxfp8, mxfp4, nvfp4 in tensor memory: random candidates over odd sizes, types, options; proofs; wrong kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tinygpu as tg
 from tinygpu.cost.counting import count, taking_sums
 from tinygpu.devices import device
 from tinygpu.language import TMEM, DeclarationError, Dim, Input, Machine, Output, blocked
-from tinygpu.machines.matmul_blackwell_scaled import MatmulBlackwellMx
+from tinygpu.machines.matmul_blackwell_scaled import MatmulBlackwellMx, MatmulBlackwellNvfp4
 from tinygpu.ptx import isa
 from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.launching.kernel import Kernel
@@ -29,7 +29,12 @@ from tinygpu.spaces.build import build_space
 
 # One more than a tile, primes, less than a block, blocks of which the last is short, several tiles along each axis.
 SIZES = ((1, 1, 1), (129, 129, 33), (127, 257, 300), (257, 13, 128), (31, 128, 129), (128, 255, 640))
-KINDS = ("e4m3", "e5m2")
+# (machine, types of a and b)
+KINDS: tuple[tuple[type[Machine], dict[str, str]], ...] = (
+    (MatmulBlackwellMx, {"a": "e4m3", "b": "e4m3"}), (MatmulBlackwellMx, {"a": "e2m1"}), (MatmulBlackwellNvfp4, {}),
+    (MatmulBlackwellMx, {"a": "e5m2", "b": "e4m3"}), (MatmulBlackwellMx, {"a": "e4m3", "b": "e5m2"}),
+    (MatmulBlackwellMx, {"a": "e5m2", "b": "e5m2"}),
+)  # fmt: skip
 RESULTS = ("f32", "bf16", "f16")
 OPTIONS: tuple[dict[str, Any], ...] = (
     {}, {"with_bias": True, "activation": "relu"}, {"scaling": "columns", "with_residual": True},
@@ -38,29 +43,83 @@ SMALL = {"bn": 128, "bk": 256, "stages": 2, "scaled": 1, "tiles": 2, "raster": 1
 
 
 def padded(n: int) -> int:
-    return -(-n // 16) * 16
+    """To 16 bytes, of 4 bits as of 8."""
+    return -(-n // 32) * 32
 
 
-@pytest.mark.parametrize("seed", range(36))
-@pytest.mark.sampled(12)
+@pytest.mark.parametrize("seed", range(72))
+@pytest.mark.sampled(14)
 def test_random_candidates_are_right(seed: int) -> None:
+    machine, kinds = KINDS[seed // len(SIZES) % len(KINDS)]
     m, n, k = SIZES[seed % len(SIZES)]
-    kinds = {"a": KINDS[seed % 2], "b": KINDS[seed // 2 % 2], "c": RESULTS[seed // 4 % 3]}
-    lds, options = {"a": padded(k), "b": padded(k)}, OPTIONS[seed // 6 % 3]
-    problem = MatmulBlackwellMx.problem(m=m, n=n, k=k, dtypes=kinds, lds=lds, options=options)
-    space = build_space(MatmulBlackwellMx, problem, device("b200"))
+    if kinds.get("a", "e2m1") == "e2m1":
+        k += k % 2  # two share a byte
+    lds, options = {"a": padded(k), "b": padded(k)}, OPTIONS[seed % 3]
+    dtypes = kinds | {"c": RESULTS[seed // 2 % 3]}
+    problem = machine.problem(m=m, n=n, k=k, dtypes=dtypes, lds=lds, options=options)
+    space = build_space(machine, problem, device("b200"))
     (point,) = space.sample(1, seed)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
-    found = verify(kernel, MatmulBlackwellMx, problem, orders=("late",))
+    found = verify(kernel, machine, problem, orders=("late",))
     assert found.passed, f"{problem} {point}\n{found}"
+
+
+def test_rows_of_4_bits_are_whole_bytes() -> None:
+    said = str(tg.explain(tg.space(MatmulBlackwellNvfp4, m=128, n=128, k=129, lds={"a": 160, "b": 160}, device="b200")))
+    assert "rows of a and of its windows are whole bytes, of 2 elements each" in said
+
+
+def of(machine: type[Machine], point: dict[str, Any], **dtypes: str) -> tuple[Any, Kernel]:
+    problem = machine.problem(m=130, n=136, k=544, dtypes=dtypes)
+    space = build_space(machine, problem, device("b200"))
+    (found,) = space.space.restrict(point).sample(1, np.random.default_rng(0))
+    return problem, build(space.program(found), problem, found, SolverCache()).kernel
 
 
 @cache
 def small() -> tuple[Any, Kernel]:
-    problem = MatmulBlackwellMx.problem(m=130, n=136, k=528)
-    space = build_space(MatmulBlackwellMx, problem, device("b200"))
-    (point,) = space.space.restrict(SMALL).sample(1, np.random.default_rng(0))
-    return problem, build(space.program(point), problem, point, SolverCache()).kernel
+    return of(MatmulBlackwellMx, SMALL)
+
+
+PACKED = {
+    "mxfp4": (MatmulBlackwellMx, {"a": "e2m1"}, "mxf4.block_scale.block32", 0x08A00480),
+    "nvfp4": (MatmulBlackwellNvfp4, {}, "mxf4nvf4.block_scale.block16", 0x08200480),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_factors_of_4_bits_stay_packed_and_their_kernels_assemble(name: str) -> None:
+    machine, dtypes, spelled, word = PACKED[name]
+    problem, kernel = of(machine, SMALL | {"swizzle": 128}, **dtypes)
+    assert verify(kernel, machine, problem).passed
+    assert f"kind::{spelled} " in kernel.ptx
+    assert f"{word:#010x}" in kernel.ptx  # 128 x 128 of e2m1
+    assert {spec.box[0] for spec in kernel.maps if spec.tensor in "ab"} == {256}
+    assert re.search(r"expect_tx.*, 34816;" if name == "mxfp4" else r"expect_tx.*, 36864;", kernel.ptx)
+    for portable in ("sm_100", "sm_103"):
+        assembly = assemble(kernel.ptx, kernel.assembled_for(portable))
+        assert (assembly.spill_store_bytes, assembly.stack_bytes) == (0, 0)
+
+
+# (which, what is looked for everywhere, what is put there)
+WRONG_PACKED: dict[str, tuple[str, str, str]] = {
+    "mxfp4: scales that are ue4m3": ("mxfp4", "0x08a00480", "0x08200480"),
+    "nvfp4: scales that are ue8m0": ("nvfp4", "0x08200480", "0x08a00480"),
+    "mxfp4: the third of four scales of a first": ("mxfp4", "0x08a00480", "0x48a00480"),
+    "mxfp4: the third of four scales of b first": ("mxfp4", "0x08a00480", "0x08a004a0"),
+    "mxfp4: another box of a": ("mxfp4", r"(tensor\.2d.*\{)%r\d+, ", r"\g<1>0, "),
+    "nvfp4: scales of 32": ("nvfp4", "mxf4nvf4.block_scale.block16", "mxf4nvf4.block_scale.block32"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PACKED)
+def test_wrong_kernels_of_4_bits_are_refused(name: str) -> None:
+    kind, old, new = WRONG_PACKED[name]
+    machine, dtypes, _, _ = PACKED[kind]
+    problem, kernel = of(machine, SMALL, **dtypes)
+    wrong = replace(kernel, ptx=re.sub(old, new, kernel.ptx))
+    assert wrong.ptx != kernel.ptx
+    assert not verify(wrong, machine, problem, orders=("late",)).passed
 
 
 @pytest.mark.parametrize("scaled", [1, 2])
@@ -135,7 +194,7 @@ def test_every_scale_counts() -> None:
     """The reference unpacks chunks: row r of chunk (d, l) has its four blocks at bytes 4 (r // 32) of line r % 32."""
     rng = np.random.default_rng(0)
     a = rng.integers(-3, 4, (130, 200)).astype(float)
-    codes = rng.integers(120, 130, (2, 2, 32, 16))
+    codes = rng.integers(120, 130, (2, 2, 32, 16)).astype(np.uint8)
     got = MatmulBlackwellMx.unpacked(a, codes)
     for row, column in ((0, 0), (31, 33), (32, 64), (127, 127), (128, 0), (129, 199)):
         line = codes[row // 128, column // 128, row % 32]
@@ -143,14 +202,15 @@ def test_every_scale_counts() -> None:
         assert got[row, column] == a[row, column] * 2.0 ** (int(code) - 127)
 
 
-def test_sums_are_taken_by_the_epilogue_and_their_rate_is_that_of_fp8() -> None:
-    problem = MatmulBlackwellMx.problem(m=256, n=256, k=256)
-    space = build_space(MatmulBlackwellMx, problem, device("b200"))
+@pytest.mark.parametrize(("machine", "kind"), [(MatmulBlackwellMx, "e4m3"), (MatmulBlackwellNvfp4, "e2m1")])
+def test_sums_are_taken_by_the_epilogue_and_their_rate_is_that_of_the_type(machine: type[Machine], kind: str) -> None:
+    problem = machine.problem(m=256, n=256, k=256)
+    space = build_space(machine, problem, device("b200"))
     (point,) = space.space.sample(1, np.random.default_rng(0))
     program = space.program(point)
     assert taking_sums(program) == ("epilogue",)
     counted = count(program)
-    assert (counted.operand, counted.accumulator, counted.path) == ("e4m3", "f32", "tcgen05")
+    assert (counted.operand, counted.accumulator, counted.path) == (kind, "f32", "tcgen05")
 
 
 @pytest.mark.parametrize("name", ["h100", "rtx-5090"])
@@ -160,7 +220,7 @@ def test_other_gpus_lack_the_instruction(name: str) -> None:
 
 
 def test_blocks_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^tcgen05\.mma has blocks of 32 elements to a scale, not 64$"):
+    with pytest.raises(ValueError, match=r"^tcgen05\.mma has blocks of 16 or 32 elements to a scale, not 64$"):
         isa.Tcgen05MmaScaled(block=64)
 
 

@@ -41,6 +41,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "matmul_skinny_blackwell": {"bm": 16, "bk": 32, "stages": 2, "tiles": 1, "split_k": 1},
     "matmul_mx": {"bm": 32, "bn": 32, "bk": 128},
     "matmul_blackwell_mx": {"bn": 128, "bk": 128, "stages": 2, "piece": 16},
+    "matmul_blackwell_nvfp4": {"bn": 128, "bk": 128, "stages": 2, "piece": 16},
     "matmul_nvfp4": {"bm": 32, "bn": 32, "bk": 64},
     "matmul_blackwell_consumer": {"bm": 32, "bn": 32, "bk": 32, "split_k": 1, "stream_k": 0},
     "matmul_hopper": {"bm": 64, "bn": 32, "bk": 32, "schedule": "single", "split_k": 1},
@@ -60,7 +61,10 @@ class Subject:
         return verify(replace(self.kernel, ptx=ptx), self.machine, self.problem, orders=("late",))
 
 
-ON_BLACKWELL = ("matmul_basic_blackwell", "matmul_blackwell", "matmul_skinny_blackwell", "matmul_blackwell_mx")
+ON_BLACKWELL = (
+    "matmul_basic_blackwell", "matmul_blackwell", "matmul_skinny_blackwell", "matmul_blackwell_mx",
+    "matmul_blackwell_nvfp4",
+)  # fmt: skip
 ON_CONSUMER_BLACKWELL = ("matmul_blackwell_consumer", "matmul_mx", "matmul_nvfp4")
 ON_HOPPER = ("matmul_skinny", "matmul_basic_hopper", "matmul_hopper")
 

@@ -23,7 +23,7 @@ from tinygpu.ptx.verification.trial import Trial, draw
 
 Array = NDArray[Any]
 # Packed weights and scales of blocks make other products, which their machines' own tests break.
-OTHER = ("matmul_w4", "matmul_mx", "matmul_nvfp4", "matmul_blackwell_mx")
+OTHER = ("matmul_w4", "matmul_mx", "matmul_nvfp4", "matmul_blackwell_mx", "matmul_blackwell_nvfp4")
 MATMULS = [name for name in SHIPPED if name.startswith("matmul") and name not in OTHER]
 CHAINS = ["axpby", "bias_relu", "transpose"]
 OPTIONS: tuple[dict[str, Any], ...] = (

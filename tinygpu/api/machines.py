@@ -41,6 +41,7 @@ SHIPPED: Mapping[str, str] = {
     "matmul_mx": "tinygpu.machines.matmul_block_scaled:MatmulMx",
     "matmul_nvfp4": "tinygpu.machines.matmul_block_scaled:MatmulNvfp4",
     "matmul_blackwell_mx": "tinygpu.machines.matmul_blackwell_scaled:MatmulBlackwellMx",
+    "matmul_blackwell_nvfp4": "tinygpu.machines.matmul_blackwell_scaled:MatmulBlackwellNvfp4",
     "matmul_basic_blackwell": "tinygpu.machines.matmul_basic_blackwell:MatmulBasicBlackwell",
     "softmax": "tinygpu.machines.softmax:Softmax",
     "rms_norm": "tinygpu.machines.norm:RmsNorm",

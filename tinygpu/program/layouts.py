@@ -128,8 +128,9 @@ def _symbolic(b: Buffer) -> Layout | None:
         elif b.swizzle_bytes is None:
             modes.append([(extent, b.dtype.bytes)] if b.dtype.bits >= 8 else [(2, 0), (extent // 2, 1)])
         else:
-            per: Expr = b.swizzle_bytes // b.dtype.bytes
-            modes.append([(per, b.dtype.bytes), (extent // per, b.rows * b.swizzle_bytes)])
+            per: Expr = b.swizzle_bytes * 8 // b.dtype.bits
+            row = [(per, b.dtype.bytes)] if b.dtype.bits >= 8 else [(2, 0), (per // 2, 1)]
+            modes.append([*row, (extent // per, b.rows * b.swizzle_bytes)])
     return Layout.of(*modes, [(b.stages, b.stage_bytes)])
 
 

@@ -40,7 +40,8 @@ def variants() -> Iterator[Variant]:
     for target, _ in TARGETS:
         exists = exists_on(Tcgen05MmaScaled(), target)
         known = {(form.kind.name, form.block) for form in FORMS}
-        for kind, block, group in itertools.product(("mxf8f6f4", "f8f6f4", "f16"), (8, 16, 32), (0, 1)):
+        known.add(("mxf4nvf4", 32))  # kind::mxf4 has the same form
+        for kind, block, group in itertools.product(("mxf8f6f4", "mxf4", "mxf4nvf4", "f16"), (8, 16, 32), (0, 1)):
             text = (
                 f"tcgen05.mma.cta_group::{group}.kind::{kind}.block_scale.block{block} [%r0], %d0, %d1, 0x08840000, "
                 "[%r1], [%r2], %p0;"
@@ -152,9 +153,9 @@ def cards() -> Iterator[Card]:
         name=label,
         instruction=instruction,
         operands=(
-            ("a (128 x k)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes; k is 32 bytes", "e4m3, e5m2"),
-            ("b (k x n)", "SMEM", "the same", "e4m3, e5m2"),
-            ("scales of a, of b", "TMEM", "row r of a chunk in lane r % 32 of every warp, column r / 32", "codes, u8"),
+            ("a (128 x k)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes; k is 32 bytes", "e4m3, e5m2; e2m1"),
+            ("b (k x n)", "SMEM", "the same", "e4m3, e5m2; e2m1"),
+            ("scales of a, of b", "TMEM", "row r of a chunk in lane r % 32 of every warp, column r / 32", "u8; e4m3"),
             ("c (128 x n)", "TMEM", "row r in lane r, a column of 32 bits for each of n", "f32"),
         ),
         rules=(target, columns, step_a, step_b, chunks),

@@ -36,7 +36,7 @@ ONLY = {
     "matmul_hopper": ("h100",), "matmul_basic_hopper": ("h100",), "matmul_skinny": ("h100", "rtx5090"),
     "grouped_matmul_hopper": ("h100",),
     "matmul_basic_blackwell": ("b200",), "matmul_blackwell": ("b200",), "matmul_skinny_blackwell": ("b200",),
-    "matmul_blackwell_mx": ("b200",),
+    "matmul_blackwell_mx": ("b200",), "matmul_blackwell_nvfp4": ("b200",),
     "attention_blackwell": ("b200",), "grouped_matmul_blackwell": ("b200",),
     "matmul_blackwell_consumer": ("rtx5090",), "matmul_mx": ("rtx5090",), "matmul_nvfp4": ("rtx5090",),
 }  # fmt: skip

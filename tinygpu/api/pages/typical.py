@@ -34,6 +34,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "matmul_mx": {"m": 4096, "n": 4096, "k": 4096},
     "matmul_nvfp4": {"m": 4096, "n": 4096, "k": 4096},
     "matmul_blackwell_mx": {"m": 4096, "n": 4096, "k": 4096},
+    "matmul_blackwell_nvfp4": {"m": 4096, "n": 4096, "k": 4096},
     "matmul_basic_blackwell": {"m": 4096, "n": 4096, "k": 4096},
     "rotary": {"m": 1 << 14, "h": 32, "t": 8192, "half": 64},
     "rotary_neighbours": {"m": 1 << 14, "h": 32, "t": 8192, "half": 64},

@@ -116,10 +116,7 @@ class OperandChecks(BlockChecks):
             raise self.fail(f"{name} copies {have} of {source.name} to {want} of {target.name}")
         self._launched(instruction, source)
         if source.dtype.bits < 8:
-            raise self.fail(
-                f"{name} ({instruction}) moves elements of whole bytes, and those of {source.name} have "
-                f"{source.dtype.bits} bits; copy them thread by thread, as by isa.CpAsync"
-            )
+            self._boxes_of_bytes(name, instruction, source if source.tensor is not None else target)
         for window in (source, target):
             if window.pick is not None:
                 said = f"%{window.pick.by.name} says row by row where {window.name} lies"
@@ -136,6 +133,19 @@ class OperandChecks(BlockChecks):
             self.constraints.extend(_rules(instruction.legality, source, target))
         if instruction.by_rows:
             self._whole_windows(name, instruction, source if source.tensor is not None else target)
+
+    def _boxes_of_bytes(self, name: str, instruction: BulkTransfer, window: Tile) -> None:
+        """Elements that share a byte are moved as bytes: rows of the tensor, and of its windows, have whole ones."""
+        axis, tensor, together = window.contiguous, window.tensor, 8 // window.dtype.bits
+        home = None if axis is None else window.axes[axis]
+        if instruction.by_rows or tensor is None or home is None:
+            raise self.fail(
+                f"{name} ({instruction}) moves rows of elements of whole bytes, and those of {window.name} have "
+                f"{window.dtype.bits} bits; copy them thread by thread, as by isa.CpAsync"
+            )
+        if whole := multiples([tensor.size(home), *self._steps_of(window.begins[home])], together):
+            sentence = f"rows of {tensor.name} and of its windows are whole bytes, of {together} elements each"
+            self.constraints.append(instruction.rule(f"bytes of {tensor.name}", all_of(whole), sentence))
 
     def _bring_chunks(
         self, name: str, instruction: CellCopy, source: Tile, target: Tile, partition: Partition | None
