@@ -10,8 +10,10 @@ beyond the tensors are zeros, so what pads the last chunks may be any scale but 
 TMA brings whole chunks into a stage with the factors of theirs. One thread has tcgen05.cp copy them to a ring of
 columns in tensor memory, where every warp's lanes have them; another multiplies, and tcgen05.mma reads them there: its
 descriptor names the first of four scales in a cell. The manual orders a copy before later products of its thread, but
-no product before a later copy, so the columns are a ring, in which commits say when scales are there and were read.
-Searched are the tile, the depth of the three rings, the order of tiles, the piece, and the swizzle.
+no product before a later copy, so the columns are a ring, in which commits say when scales are there and were read. A
+stage is given back before its scales are told of: so who multiplies knows that arrivals at other CTAs have come as
+well. CTAs may multiply in pairs: then each brings half of b, and the scales of its own rows and of all columns.
+Searched are the tile, clusters, the depth of the three rings, the order of tiles, the piece, and the swizzle.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import TMEM, Dim, Input, Output, Param, Require, Tracer, blocked, integers, uniform
+from tinygpu.language import TMEM, Choice, Dim, Input, Output, Param, Require, Tracer, blocked, integers, uniform
 from tinygpu.machines.epilogue import Epilogue
 from tinygpu.machines.matmul_block_scaled import MX, RESULTS
 from tinygpu.machines.operands import RESIDUALS, of
@@ -43,16 +45,19 @@ class ScaledInChunks(Epilogue):
         why="scales come from a stage that is full, and what it held before was multiplied before it was filled",
     )  # fmt: skip
     tiles = Param(1, 2)  # whose sums are in tensor memory at a time
-    raster = Param(1, 4, 8, 16)  # tile rows visited together, for L2
+    cluster_m, cluster_n = Param(1, 2, 4), Param(1, 2)
+    raster = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
     piece = Param(16, 32, 64)  # columns of a tile that the epilogue takes at a time
     swizzle = Param(32, 64, 128)
     vc = Param(1, 2, 4, 8)  # neighbours that one thread stores at once
 
-    tma, cp, ld = isa.TmaLoad(), isa.Tcgen05Cp(), isa.Tcgen05Ld()
+    ctas = Choice("one", "pairs")
+    tma, cp, cp_pair, ld = isa.TmaLoad(), isa.Tcgen05Cp(), isa.Tcgen05CpPair(), isa.Tcgen05Ld()
     st, ld_bias, ld_residual = isa.StGlobal(vc), isa.LdGlobal(1), isa.LdGlobal(1)
 
     block: int
     mma: Any
+    mma_pair: Any
     b: Any
     scales_a: Any
     scales_b: Any
@@ -60,10 +65,11 @@ class ScaledInChunks(Epilogue):
     def multiply(self, p: Tracer) -> None:
         bm, bn, bk, piece, kind = 128, self.bn, self.bk, self.piece, self.scales_a.dtype
         down, deep, depth = bn // CHUNK, BLOCKS * self.block, 256 // self.a.dtype.bits
-        along = bk // deep
+        along, pairs = bk // deep, self.ctas == "pairs"
+        mma, cp, part = (self.mma_pair, self.cp_pair, bn // 2) if pairs else (self.mma, self.cp, bn)
         stage = {
             "a": p.smem(self.a.dtype, (bm, bk), swizzle=self.swizzle),
-            "b": p.smem(self.b.dtype, (bk, bn), contiguous=0, swizzle=self.swizzle),
+            "b": p.smem(self.b.dtype, (bk, part), contiguous=0, swizzle=self.swizzle),
             "sa": p.smem(kind, (1, along, 32, 16), swizzle=16),
             "sb": p.smem(kind, (down, along, 32, 16), swizzle=16),
         }
@@ -73,24 +79,28 @@ class ScaledInChunks(Epilogue):
         }
         rows = blocked((bm, piece), threads=bm, vector=self.vc, across=1, name="c")
         with (
-            p.grid((self.m, bm), (self.n, bn), raster=self.raster, persistent=True) as (i, j),
+            p.grid(
+                (self.n, bn), (self.m, bm), raster=self.raster, cluster=(self.cluster_n, self.cluster_m),
+                persistent=True,
+            ) as (j, i),
             p.pipeline("ring", self.stages, **stage) as ring,
             p.pipeline("cells", self.scaled, **cells) as cell,
             p.pipeline("sums", self.tiles, c=p.buffer(TMEM, "f32", (bm, bn))) as sums,
         ):
             with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.produce() as s:
-                p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a)
-                p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)), s.b)
+                p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=0)
+                mine = j + p.rank(1) % 2 * part if pairs else j
+                p.copy(self.tma, self.b.tile(kk, mine, shape=(bk, part)), s.b, multicast=None if pairs else 1)
                 p.copy(self.tma, self.scales_a.tile(i // CHUNK, kk // deep, 0, 0, shape=(1, along, 32, 16)), s.sa)
                 p.copy(self.tma, self.scales_b.tile(j // CHUNK, kk // deep, 0, 0, shape=(down, along, 32, 16)), s.sb)
-            with p.role("scaler", warps=1, first=1), p.loop(self.k, step=bk), ring.consume() as s, cell.produce() as t:
-                p.copy(self.cp, s.sa, t.sa)
-                p.copy(self.cp, s.sb, t.sb)
+            with p.role("scaler", warps=1, first=1), p.loop(self.k, step=bk), cell.produce() as t, ring.consume() as s:
+                p.copy(cp, s.sa, t.sa)
+                p.copy(cp, s.sb, t.sb)
             with p.role("multiplier", warps=1, first=2), sums.produce() as t:
                 p.clear(t.c)
                 with p.loop(self.k, step=bk), ring.consume() as s, cell.consume() as by, p.unroll(bk, step=depth) as kt:
-                    fa, fb = s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, bn))
-                    p.multiply(self.mma, t.c, fa, fb, scales=(by.sa, by.sb), at=kt)
+                    fa, fb = s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, part))
+                    p.multiply(mma, t.c, fa, fb, scales=(by.sa, by.sb), at=kt)
             with p.role("epilogue", warps=4, first=4), sums.consume() as t, p.unroll(bn, step=piece) as at:
                 values = p.load(self.ld, t.c.window((0, at), (bm, piece)), rows)
                 p.store(self.st, self.c.tile(i, j + at, shape=(bm, piece)), self.finish(p, values, i, j + at))
@@ -127,7 +137,7 @@ class MatmulBlackwellMx(ScaledInChunks):
     scales_b = Input("u8", down_b, along, rows, row_bytes, values=integers(117, 138))
     c = Output(dict.fromkeys(MX, RESULTS), m, n, follows=a)
     bias, scales, residual = Input("f32", n), Input("f32", n), Input(of(RESIDUALS, *RESULTS), m, n, follows=c)
-    mma = isa.Tcgen05MmaScaled(bn, 32)
+    mma, mma_pair = isa.Tcgen05MmaScaled(bn, 32), isa.Tcgen05MmaScaledPair(bn, 32)
 
     def program(self, p: Tracer) -> None:
         self.multiply(p)
@@ -146,7 +156,7 @@ class MatmulBlackwellNvfp4(ScaledInChunks):
     scales_b = Input("e4m3", down_b, along, rows, row_bytes, values=uniform(0.25, 4))
     c = Output(RESULTS, m, n)
     bias, scales, residual = Input("f32", n), Input("f32", n), Input(of(RESIDUALS, *RESULTS), m, n, follows=c)
-    mma = isa.Tcgen05MmaScaled(bn, 16)
+    mma, mma_pair = isa.Tcgen05MmaScaled(bn, 16), isa.Tcgen05MmaScaledPair(bn, 16)
 
     def program(self, p: Tracer) -> None:
         self.multiply(p)

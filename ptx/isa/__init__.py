@@ -32,11 +32,11 @@ from tinygpu.ptx.isa.mma_scaled import MmaScaled
 from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.stmatrix import StMatrix
-from tinygpu.ptx.isa.tcgen05_cp import Tcgen05Cp
+from tinygpu.ptx.isa.tcgen05_cp import Tcgen05Cp, Tcgen05CpPair
 from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma, Tcgen05MmaPair
 from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells
-from tinygpu.ptx.isa.tcgen05_mma_scaled import Tcgen05MmaScaled
+from tinygpu.ptx.isa.tcgen05_mma_scaled import Tcgen05MmaScaled, Tcgen05MmaScaledPair
 from tinygpu.ptx.isa.tcgen05_st import Tcgen05St
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
 from tinygpu.ptx.isa.unpack import Pack, Unpack
@@ -98,11 +98,13 @@ __all__ = [
     "Sub",
     "Tanh",
     "Tcgen05Cp",
+    "Tcgen05CpPair",
     "Tcgen05Ld",
     "Tcgen05Mma",
     "Tcgen05MmaCells",
     "Tcgen05MmaPair",
     "Tcgen05MmaScaled",
+    "Tcgen05MmaScaledPair",
     "Tcgen05St",
     "TmaLoad",
     "TmaStore",

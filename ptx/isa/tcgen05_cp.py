@@ -31,8 +31,22 @@ class Tcgen05Cp(CellCopy):
         return "tcgen05.cp"
 
     def statement(self, address: str, descriptor: str) -> str:
-        return f"tcgen05.cp.cta_group::1.32x128b.warpx4 {address}, {descriptor};"
+        return f"tcgen05.cp.cta_group::{self.ctas}.32x128b.warpx4 {address}, {descriptor};"
 
     def descriptor(self) -> int:
         """PTX ISA, matrix descriptor: groups of eight rows are 128 bytes apart, no swizzle; bit 46 is set."""
         return 8 * 16 // 16 << 32 | 1 << 46
+
+
+@dataclass(frozen=True, eq=False)
+class Tcgen05CpPair(Tcgen05Cp):
+    """tcgen05.cp.cta_group::2: in each CTA of a pair, from its shared memory to its tensor memory.
+
+    One thread of the first CTA issues it for both. They are neighbours along the last axis of the grid.
+    """
+
+    ctas: ClassVar[int] = 2
+
+    @property
+    def label(self) -> str:
+        return "tcgen05.cp.pair"

@@ -123,3 +123,21 @@ class Tcgen05MmaScaled(Tcgen05Mma):
     ) -> str:  # fmt: skip
         word = self.descriptor_word(a, b, across, first)
         return f"{self.text(a, b)} [{d}], {x}, {y}, {word:#010x}, [{sx}], [{sy}], {added};"
+
+
+@dataclass(frozen=True, eq=False)
+class Tcgen05MmaScaledPair(Tcgen05MmaScaled):
+    """tcgen05.mma.cta_group::2.kind::K.block_scale of 256 rows: two CTAs multiply together, and each reads half of b.
+
+    One thread of the first CTA issues it for both. They are neighbours along the last axis of the grid. Each has the
+    scales of its own rows of a, and those of all columns of b.
+
+    n      columns of one instruction, half of them in each CTA's part of b
+    block  neighbours along k that share a scale: 32 (mxfp8 and mxfp4), 16 (nvfp4)
+    """
+
+    ctas: ClassVar[int] = 2
+
+    @property
+    def label(self) -> str:
+        return "tcgen05.mma.block_scale.pair"

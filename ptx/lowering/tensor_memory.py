@@ -174,7 +174,7 @@ def _scales(context: Context, s: n.Multiply, side: int, columns: int) -> tuple[N
     first = context.number(s.blocks()[0])
     if not isinstance(first, int):
         raise LoweringError(f"{s.name} takes scales from {s.at} on, where no number is known before the launch")
-    rows = int((s.a.shape[0], s.b.shape[1])[side])
+    rows = int(s.accumulator.shape[side])
     behind, byte = s.instruction.scale_columns(rows, first)
     return context.emit.add(_begins(context, s.scales[side]), behind + columns // LANES_OF_A_WARP), byte
 

@@ -65,13 +65,15 @@ def _parts(ring: sync.Ring, producers: tuple[Automaton, ...], consumers: tuple[A
     """CTAs that each bring a part of a slot.
 
     Of slots that a pair shares, the first CTA's role multiplies for both, and everybody says so at its barriers. A pair
-    is then to the proof as one CTA: what either brings fills its slots, and warps of either give back its sums.
+    is then to the proof as one CTA: what either brings fills its slots, and warps of either give back its sums. Slots
+    that only roles of the first CTA fill and drain are its own.
     """
     summed = ring.completion == COMMIT
+    own = summed and ring.pair == 1 and all(machine.role.pair > 1 for machine in (*producers, *consumers))
     for machines, pair in ((producers, ring.pair if summed else 1), (consumers, 1 if summed else ring.pair)):
         for machine in machines:
             role = machine.role
-            if role.pair != pair:
+            if role.pair != pair and not own:
                 where = "in the first CTA of each pair only" if pair > 1 else "in each CTA"
                 raise Irregular(f"{role.role} uses slots of {ring.name}, and does not so {where}")
             for s in steps_of(role.body):

@@ -21,6 +21,7 @@ from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.lower import lowered
+from tinygpu.ptx.lowering.sync import RoleBody
 from tinygpu.ptx.protocol.certificate import Proofs, certify
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.buffers import solve_buffers
@@ -39,7 +40,15 @@ RESULTS = ("f32", "bf16", "f16")
 OPTIONS: tuple[dict[str, Any], ...] = (
     {}, {"with_bias": True, "activation": "relu"}, {"scaling": "columns", "with_residual": True},
 )  # fmt: skip
-SMALL = {"bn": 128, "bk": 256, "stages": 2, "scaled": 1, "tiles": 2, "raster": 1, "piece": 16, "swizzle": 64, "vc": 8}
+SMALL = {
+    "ctas": "one", "cluster_m": 1, "cluster_n": 1, "bn": 128, "bk": 256, "stages": 2, "scaled": 1, "tiles": 2,
+    "raster": 1, "piece": 16, "swizzle": 64, "vc": 8,
+}  # fmt: skip
+PAIRS = SMALL | {"ctas": "pairs", "cluster_m": 2}
+# Beside one CTA: a pair, pairs side by side, and CTAs that fill each other's slots.
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "one": {}, "pairs": PAIRS, "two pairs": PAIRS | {"cluster_n": 2}, "shared": {"cluster_m": 2, "cluster_n": 2},
+}  # fmt: skip
 
 
 def padded(n: int) -> int:
@@ -122,11 +131,12 @@ def test_wrong_kernels_of_4_bits_are_refused(name: str) -> None:
     assert not verify(wrong, machine, problem, orders=("late",)).passed
 
 
-@pytest.mark.parametrize("scaled", [1, 2])
-def test_every_ring_is_proved_for_all_rounds(scaled: int) -> None:
+@pytest.mark.parametrize(("scaled", "cluster"), [(1, "one"), (2, "one"), (2, "pairs"), (1, "two pairs"), (2, "shared")])
+def test_every_ring_is_proved_for_all_rounds(scaled: int, cluster: str) -> None:
     problem = MatmulBlackwellMx.problem(m=130, n=136, k=528)
     space = build_space(MatmulBlackwellMx, problem, device("b200"))
-    (point,) = space.space.restrict(SMALL | {"scaled": scaled}).sample(1, np.random.default_rng(0))
+    chosen = SMALL | CLUSTERS[cluster] | {"scaled": scaled}
+    (point,) = space.space.restrict(chosen).sample(1, np.random.default_rng(0))
     program = space.program(point)
     swizzles = solve_buffers(program, SolverCache()).swizzles
     found = certify(lowered(program, problem, point, swizzles).protocol, Proofs())
@@ -188,6 +198,62 @@ def test_wrong_kernels_are_refused(name: str) -> None:
     problem, kernel = small()
     wrong = replace(kernel, ptx=WRONG[name](kernel.ptx))
     assert not verify(wrong, MatmulBlackwellMx, problem, orders=("late",)).passed
+
+
+# Of pairs, (what is looked for everywhere, what is put there).
+WRONG_PAIRS: dict[str, tuple[str, str]] = {
+    "scales are copied in the first CTA alone": (r"tcgen05\.cp\.cta_group::2", "tcgen05.cp.cta_group::1"),
+    "bytes of one CTA are expected": (r"expect_tx(.*), (\d+);", r"expect_tx\1, 51200;"),
+    "the second CTA expects bytes as well": (r"and\.pred (%p\d+), (%p\d+), %p\d+;", r"and.pred \1, \2, \2;"),
+    "commits tell the first CTA only": (r"shl\.b16 (%h\d+), %h\d+, 1;", r"mov.u16 \1, 0;"),
+    "the second CTA multiplies as well": (r"(role (?:scaler|multiplier)(?:.*\n){3}).*bra \$end\d+;\n", r"\1"),
+    "scales of other rows come": (r"(tensor\.4d.*\{0), 0, ", r"\1, 1, "),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PAIRS)
+def test_wrong_kernels_of_pairs_are_refused(name: str) -> None:
+    problem, kernel = of(MatmulBlackwellMx, PAIRS)
+    assert verify(kernel, MatmulBlackwellMx, problem, orders=("late",)).passed
+    old, new = WRONG_PAIRS[name]
+    wrong = replace(kernel, ptx=re.sub(old, new, kernel.ptx))
+    assert wrong.ptx != kernel.ptx
+    assert not verify(wrong, MatmulBlackwellMx, problem, orders=("late",)).passed
+
+
+@pytest.mark.parametrize("role", ["scaler", "multiplier"])
+def test_scales_of_a_pair_that_both_ctas_copy_or_take_are_not_proved(role: str) -> None:
+    problem = MatmulBlackwellMx.problem(m=130, n=136, k=528)
+    space = build_space(MatmulBlackwellMx, problem, device("b200"))
+    (point,) = space.space.restrict(PAIRS).sample(1, np.random.default_rng(0))
+    program = space.program(point)
+    protocol = lowered(program, problem, point, solve_buffers(program, SolverCache()).swizzles).protocol
+    assert certify(protocol).proved
+    wrong = tuple(replace(s, pair=1) if isinstance(s, RoleBody) and s.role == role else s for s in protocol.body)
+    assert not certify(replace(protocol, body=wrong)).proved
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("name", PACKED)
+def test_clusters_of_4_bits_are_right_in_every_order(name: str, cluster: str) -> None:
+    machine, dtypes, _, _ = PACKED[name]
+    problem, kernel = of(machine, SMALL | CLUSTERS[cluster], **dtypes)
+    found = verify(kernel, machine, problem)
+    assert found.passed, str(found)
+
+
+def test_copies_and_products_are_all_of_pairs() -> None:
+    with pytest.raises(DeclarationError) as found:
+
+        class Mixed(MatmulBlackwellNvfp4):
+            """Products of pairs, with scales that are copied in one CTA"""
+
+            cp_pair = isa.Tcgen05Cp()
+
+    assert str(found.value).split("\n")[0] == (
+        "Mixed.program: cp_pair copies in one CTA and others in pairs; tcgen05 instructions of a kernel are all of one "
+        "CTA, or all of two"
+    )
 
 
 def test_every_scale_counts() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tinygpu.language.instruction import CellCopy
 from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.memories import TMEM
 from tinygpu.language.parameters import DeclarationError
@@ -98,15 +99,19 @@ def _of_consumers(program: Program, pipeline: Pipeline) -> Iterator[str]:
 
 
 def _of_pairs(program: Program) -> Iterator[str]:
-    """All products are of as many CTAs, and what a pair shares is the pair's alone."""
-    products = [s for s in walk(program.body) if isinstance(s, n.Multiply) and into_tensor_memory(s)]
+    """All products and copies are of as many CTAs, and what a pair shares is the pair's alone."""
     if pair_of(program) == 1:
         return
-    for product in products:
-        if product.instruction.ctas == 1:
+    for s in walk(program.body):
+        alone = ""
+        if isinstance(s, n.Multiply) and into_tensor_memory(s) and s.instruction.ctas == 1:
+            alone = f"{s.name} multiplies"
+        if isinstance(s, n.Copy) and isinstance(s.instruction, CellCopy) and s.instruction.ctas == 1:
+            alone = f"{s.name} copies"
+        if alone:
             yield (
-                f"{product.name} multiplies in one CTA and others in pairs; tcgen05 instructions of a kernel are all "
-                "of one CTA, or all of two"
+                f"{alone} in one CTA and others in pairs; tcgen05 instructions of a kernel are all of one CTA, or all "
+                "of two"
             )
     last = len(program.grid.axes) - 1
     for pipeline in program.pipelines:

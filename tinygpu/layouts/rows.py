@@ -52,15 +52,23 @@ def whole_rows(
 
 
 @lru_cache(maxsize=1024)
-def cut_rows(axes: tuple[Axis, ...], rows: int, width: int, stages: int = 1, stage_bytes: int = 0) -> ComposedLayout:
+def cut_rows(
+    axes: tuple[Axis, ...], rows: int, width: int, stages: int = 1, stage_bytes: int = 0, to_a_byte: int = 1
+) -> ComposedLayout:
     """(coordinate along each axis, stage) -> bytes: first `width` bytes of every row, then the next of every row; the
     swizzle of the hardware on all of it.
 
+    to_a_byte  elements that share each byte of a row: they have its address
+
     >>> print(cut_rows(((8, 1, 0), (64, 0, 2)), 8, 64))
     Sw<2,4,3> o (8,(32,2),1):(64,(2,512),0)
+    >>> print(cut_rows(((8, 1, 0), (256, 0, 1)), 8, 64, to_a_byte=2))
+    Sw<2,4,3> o (8,(2,64,2),1):(64,(0,1,512),0)
     """
     modes = [
-        Layout((width // across, extent * across // width), (across, rows * width))
+        Layout((to_a_byte, width, extent // (width * to_a_byte)), (0, 1, rows * width))
+        if across and to_a_byte > 1
+        else Layout((width // across, extent * across // width), (across, rows * width))
         if across
         else Layout(extent, width * down)
         for extent, down, across in axes

@@ -79,7 +79,7 @@ class BufferPlace:
         """The two leaves of the axis along which rows are cut: within a piece, and from piece to piece."""
         if self.layout.outer is not None:
             return (0, 0), (0, 0)
-        (within, pieces), *_ = (mode.leaves for mode in self.layout.layout.modes if len(mode.leaves) == 2)
+        (*_, within, pieces), *_ = (mode.leaves for mode in self.layout.layout.modes if len(mode.leaves) > 1)
         return within, pieces
 
 
@@ -175,7 +175,7 @@ def buffer_layout(b: Buffer, xor: Xor = ()) -> ComposedLayout:
         (int(extent), int(step), max(b.dtype.bits // 8, 1) if axis == b.contiguous else 0)
         for axis, (extent, step) in enumerate(zip(b.shape, b.row_steps, strict=True))
     ]
-    if b.swizzle_bytes is not None:
-        return cut_rows(tuple(axes), int(b.rows), int(b.swizzle_bytes), int(b.stages), int(b.stage_bytes))
     shared = max(8 // b.dtype.bits, 1)
+    if b.swizzle_bytes is not None:
+        return cut_rows(tuple(axes), int(b.rows), int(b.swizzle_bytes), int(b.stages), int(b.stage_bytes), shared)
     return whole_rows(tuple(axes), int(b.rows), int(b.pitch_bytes), xor, int(b.stages), int(b.stage_bytes), shared)

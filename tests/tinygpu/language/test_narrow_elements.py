@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bulk_rows import BulkLoad
 from fake_cuda import FakeCuda
 from negation import Later, refused, thing
 
@@ -311,11 +312,11 @@ def test_what_shares_bytes_is_moved_in_whole_bytes() -> None:
     def ring(instruction: Any, swizzle: int | None = None, ends: bool = False) -> Any:
         def program(self: Any, p: Any) -> None:
             who = blocked((64,), threads=32, vector=2)
-            stage = p.smem("s4", (64,), swizzle=swizzle)
+            stage = p.smem("s4", (64,), swizzle=swizzle or None)
             with p.grid((self.n, 64)) as (i,), p.role("all", warps=1), p.pipeline("ring", 1, x=stage) as ring:
                 with ring.produce() as slot:
                     x = self.x.segment(0, 5) if ends else self.x
-                    by_lanes = () if swizzle else (who,)
+                    by_lanes = (who,) if swizzle is None else ()
                     p.copy(self.copy, x.tile(i, shape=(64,)), slot.x, *by_lanes)
                 with ring.consume() as slot:
                     p.store(self.st, self.y.tile(i, shape=(64,)), p.load(self.get, slot.x, who))
@@ -324,8 +325,8 @@ def test_what_shares_bytes_is_moved_in_whole_bytes() -> None:
         return lambda: thing(program, ("neg", "ld", "warps"), copy=instruction, get=isa.LdShared(2), **parts)
 
     refused(
-        ring(isa.TmaLoad(), swizzle=32),
-        "Thing.program: copy (cp.async.bulk.tensor) moves elements of whole bytes, and those of x have 4 bits; copy "
+        ring(BulkLoad(), swizzle=0),
+        "Thing.program: copy (cp.async.bulk) moves rows of elements of whole bytes, and those of x have 4 bits; copy "
         "them thread by thread, as by isa.CpAsync",
     )
     refused(

@@ -32,6 +32,7 @@ class CellCopy(Instruction):
     scope: ClassVar[Scope] = "thread"
     unit: ClassVar[Unit] = "copy"
     proxy: ClassVar[Any] = "async"
+    ctas: ClassVar[int] = 1  # CTAs in each of which one instruction copies
 
     def meaning(self, values: Any) -> Any:
         """The target's rows: chunk after chunk of the source, the first axis fastest."""

@@ -116,11 +116,14 @@ class MatrixChecks(OperandChecks):
             if not all(o.same(0) for o in tile.offset):
                 raise self.fail(f"{here} takes the scales of a tile, not of a window of {tile.name}; leave it whole")
             self._in_slot(name, tile, writing=self.slots.get(tile.name.split(".")[0]) == "produce")
-            rows, held = factor.shape[side], tile.shape[0] * tile.shape[1]
+            # Of a pair, each CTA has the scales of all columns, whose factors the two share.
+            rows = factor.shape[side] * (instruction.ctas if side else 1)
+            held = tile.shape[0] * tile.shape[1]
             whole = (held % rows == 0) & (last + k <= held // rows * taken.block)
             sentence = f"{tile.name} has the scales of all that is multiplied"
             self.require((Condition(f"{name} scales of {'ab'[side]}", whole, sentence),))
-        self.constraints.extend(instruction.scale_rules(factors[0].shape[0], factors[1].shape[1]))
+        columns = factors[1].shape[1] * instruction.ctas
+        self.constraints.extend(instruction.scale_rules(factors[0].shape[0], columns))
 
     def _by_warpgroups(self, name: str, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
         """Operands in SMEM lie as descriptors say; warpgroups divide the rows, and each begins at a whole width."""
