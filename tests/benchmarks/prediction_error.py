@@ -10,8 +10,9 @@ that it shows what that rate does, and the two-constant roofline: 70 % of the te
 bandwidth, plus 3 us a launch.
 
 What is timed is a layer of an inference framework, by the published collector of these tables. In bf16 that is the
-product. In fp8 the layer is given A in bf16, and converts it first: in one pass with a scale that it knows (vllm), or
-in two, the first of which looks for the scale (trt). These passes are launches before the product, in both models. One
+product. In fp8 and nvfp4 the layer is given A in bf16, and converts it first: in one pass with a scale that it knows
+(vllm), or in two, the first of which looks for the scale (trt). These passes are launches before the product, in both
+models. Scales of nvfp4's blocks, a byte for 8 bytes of A and of B, are left out in both. One
 more table says what the times themselves tell of that: how much longer products of fp8 take than those with m and n
 exchanged, per element of A that is converted; and how often the same product is slower in fp8 than in bf16.
 
@@ -56,7 +57,8 @@ CONVERTED = 2048
 
 
 def conversion_seconds(problem: Problem, gpu: Device, passes: int) -> Floats:
-    """Launches that convert A from bf16 to 8 bits; a later pass finds in L2 what fits there."""
+    """Launches that convert A from bf16 to the type of the product; a later pass finds in L2 what fits there."""
+    narrow = CONVERTED * problem.bits // 8
     elements = np.asarray(problem.m * problem.k, dtype=np.int64)
     total = np.full(elements.shape, gpu.number("launch_overhead_graph_us") * 1e-6 * (passes > 1))
     for number in range(passes):
@@ -70,14 +72,14 @@ def conversion_seconds(problem: Problem, gpu: Device, passes: int) -> Floats:
             iteration=Phase(
                 Work(
                     sectors_read=2 * CONVERTED // 32,
-                    sectors_written=CONVERTED // 32 if last else 0,
+                    sectors_written=narrow // 32 if last else 0,
                     warp_instructions=8 * 40,
                     fma_flops=2 * CONVERTED,
                 )
             ),
             bytes_in_flight_per_cta=2 * CONVERTED,
             dram_bytes_read=np.where(in_l2, 0, 2 * elements),
-            dram_bytes_written=elements if last else 0,
+            dram_bytes_written=elements * problem.bits // 8 if last else 0,
         )
         total = total + predict(gpu, demand).seconds
     return total
@@ -123,9 +125,11 @@ CHUNK = 128
 def two_constant_roofline(problem: Problem, gpu: Device, passes: int = 0) -> float:
     """70 % of the tensor peak, 80 % of the datasheet's bandwidth, plus 3 us; the same for what converts A before."""
     m, n, k = problem.m, problem.n, problem.k
-    peak = gpu.number({"bf16": "tflops_bf16_dense", "e4m3": "tflops_fp8_dense"}[problem.operand]) * 1e12
+    named = {"bf16": "tflops_bf16_dense", "e4m3": "tflops_fp8_dense", "e2m1": "tflops_fp4_dense"}[problem.operand]
+    peak = gpu.number(named) * 1e12
     bandwidth = gpu.number("dram_bw_gbs_datasheet") * 1e9
-    before = (passes + (passes > 1)) * 3e-6 + (2 * passes + (passes > 0)) * m * k / (0.8 * bandwidth)
+    converted_bytes = (2 * passes + (passes > 0) * problem.bits / 8) * m * k
+    before = (passes + (passes > 1)) * 3e-6 + converted_bytes / (0.8 * bandwidth)
     return before + max(2 * m * n * k / (0.7 * peak), compulsory_bytes(problem) / (0.8 * bandwidth)) + 3e-6
 
 
@@ -204,7 +208,7 @@ def report(path: Path, every: int) -> Iterator[str]:
             measured = rows(path, column, dtype=dtype)[::every]
             if not measured:
                 continue
-            found = errors(measured, gpu, passes=PASSES.get(column.partition(".")[2], 0) if dtype == "fp8" else 0)
+            found = errors(measured, gpu, passes=PASSES.get(column.partition(".")[2], 0) if dtype != "bfloat16" else 0)
             for name, belongs in RANGES:
                 mask = np.array([belongs(problem) for problem, _ in measured])
                 if mask.any():
