@@ -122,11 +122,13 @@ def _best(problems: Sequence[Problem], gpu: Device) -> Iterator[tuple[Floats, Fl
 CHUNK = 128
 
 
+PEAKS = {"bf16": "tflops_bf16_dense", "e4m3": "tflops_fp8_dense", "e2m1": "tflops_fp4_dense"}
+
+
 def two_constant_roofline(problem: Problem, gpu: Device, passes: int = 0) -> float:
     """70 % of the tensor peak, 80 % of the datasheet's bandwidth, plus 3 us; the same for what converts A before."""
     m, n, k = problem.m, problem.n, problem.k
-    named = {"bf16": "tflops_bf16_dense", "e4m3": "tflops_fp8_dense", "e2m1": "tflops_fp4_dense"}[problem.operand]
-    peak = gpu.number(named) * 1e12
+    peak = gpu.number(PEAKS[problem.operand]) * 1e12
     bandwidth = gpu.number("dram_bw_gbs_datasheet") * 1e9
     converted_bytes = (2 * passes + (passes > 0) * problem.bits / 8) * m * k
     before = (passes + (passes > 1)) * 3e-6 + converted_bytes / (0.8 * bandwidth)
@@ -203,8 +205,8 @@ def report(path: Path, every: int) -> Iterator[str]:
     for column in columns_of(path):
         gpu = device(column.partition(".")[0].removesuffix("_sxm"))
         for dtype in dict.fromkeys(row["dtype"] for row in table(path)):
-            if dtype not in OPERANDS:
-                continue
+            if dtype not in OPERANDS or not gpu.number(PEAKS[OPERANDS[dtype]]):
+                continue  # or nothing on this device multiplies it
             measured = rows(path, column, dtype=dtype)[::every]
             if not measured:
                 continue
