@@ -75,7 +75,7 @@ def test_random_candidates_are_right(seed: int) -> None:
 
 def test_rows_of_4_bits_are_whole_bytes() -> None:
     said = str(tg.explain(tg.space(MatmulBlackwellNvfp4, m=128, n=128, k=129, lds={"a": 160, "b": 160}, device="b200")))
-    assert "rows of a and of its windows are whole bytes, of 2 elements each" in said
+    assert "rows of a are whole bytes, of 2 elements each: k is even" in " ".join(said.split())
 
 
 def of(machine: type[Machine], point: dict[str, Any], **dtypes: str) -> tuple[Any, Kernel]:

@@ -73,3 +73,7 @@ def test_windows_begin_at_whole_bytes_of_rows_of_whole_bytes() -> None:
 
     assert begins(64) == {0, 2, 34}
     assert begins(63) == set()
+    space = build_space(Shifted, Shifted.problem(m=8, n=63, lds=dict.fromkeys("xy", 64)), device("h100")).space
+    said = " ".join(v.sentence for v in space.explain({"begin": 3, "swizzle": 32, "widths": 1}))
+    assert "rows of x are whole bytes, of 2 elements each: n is even; 63 mod 2 = 1 != 0" in said
+    assert "windows of x begin at whole bytes, of 2 elements each; 3 mod 2 = 1 != 0" in said

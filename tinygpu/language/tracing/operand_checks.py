@@ -143,9 +143,13 @@ class OperandChecks(BlockChecks):
                 f"{name} ({instruction}) moves rows of elements of whole bytes, and those of {window.name} have "
                 f"{window.dtype.bits} bits; copy them thread by thread, as by isa.CpAsync"
             )
-        if whole := multiples([tensor.size(home), *self._steps_of(window.begins[home])], together):
-            sentence = f"rows of {tensor.name} and of its windows are whole bytes, of {together} elements each"
-            self.constraints.append(instruction.rule(f"bytes of {tensor.name}", all_of(whole), sentence))
+        bytes_of = f"whole bytes, of {together} elements each"
+        for what, numbers, sentence in (
+            ("rows", [tensor.size(home)], f"rows of {tensor.name} are {bytes_of}: {tensor.size(home)} is even"),
+            ("windows", self._steps_of(window.begins[home]), f"windows of {tensor.name} begin at {bytes_of}"),
+        ):
+            if whole := multiples(numbers, together):
+                self.constraints.append(instruction.rule(f"{what} of {tensor.name}", all_of(whole), sentence))
 
     def _bring_chunks(
         self, name: str, instruction: CellCopy, source: Tile, target: Tile, partition: Partition | None
