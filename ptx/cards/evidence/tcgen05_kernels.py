@@ -10,6 +10,9 @@ from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
 
 BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", "tcgen05.fence::after_thread_sync;"
 ALLOCATE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s+{}], {};"
+MEET = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
+# A commit of a pair, which arrives in both: the register %h1 has their mask.
+COMMIT_OF_PAIR = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [{}], %h1;"
 FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 {}, {};"
 
 
@@ -46,6 +49,37 @@ class Frame:
     def end(self) -> Iterator[str]:
         yield from (BEFORE, "bar.sync 0;", AFTER, "@%p2 bra $freed;")
         yield self.free.format(f"%r{self.address}", self.columns)
+        yield "$freed:"
+
+
+@dataclass(frozen=True, slots=True)
+class PairFrame:
+    """The same of two CTAs of a cluster, of which the first thread alone gets to what is issued for both.
+
+    at       bytes in shared memory of a barrier, and 8 behind it of the address
+    address  register that has it in all threads; the one behind it is that of the warp's own lanes, the next is free
+    """
+
+    at: int
+    columns: int
+    address: int
+
+    def begin(self) -> Iterator[str]:
+        base, own, free = (f"%r{self.address + i}" for i in range(3))
+        yield "setp.ne.u32 %p1, %t, 0;"
+        yield f"@!%p1 mbarrier.init.shared.b64 [%s+{self.at}], 1;"
+        yield from ("fence.mbarrier_init.release.cluster;", "bar.warp.sync -1;", *MEET)
+        yield from ("setp.ge.u32 %p2, %t, 32;", "@%p2 bra $allocated;")
+        yield f"tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%s+{self.at + 8}], {self.columns};"
+        yield from ("$allocated:", BEFORE, *MEET, AFTER)
+        yield from (f"ld.shared.u32 {base}, [%s+{self.at + 8}];", f"shr.u32 {own}, %t, 5;")
+        yield from (f"shl.b32 {own}, {own}, 21;", f"add.u32 {own}, {own}, {base};")
+        yield from (f"mov.u32 {free}, %cluster_ctarank;", f"or.b32 {free}, {free}, %t;")
+        yield from (f"setp.ne.u32 %p1, {free}, 0;", "@%p1 bra $issued;")
+
+    def end(self) -> Iterator[str]:
+        yield from (BEFORE, *MEET, AFTER, "@%p2 bra $freed;")
+        yield f"tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r{self.address}, {self.columns};"
         yield "$freed:"
 
 

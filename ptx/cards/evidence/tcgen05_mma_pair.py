@@ -14,7 +14,7 @@ import numpy as np
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, BEFORE, described, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT_OF_PAIR, PairFrame, described, waited
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image as SharedImage
 from tinygpu.ptx.cards.evidence.wgmma_kernels import fragments, right_factor, right_operand
 from tinygpu.ptx.cards.specimen import (
@@ -33,9 +33,7 @@ from tinygpu.ptx.cards.specimen import (
 from tinygpu.ptx.isa.shared_operands import K_BYTES, MOST_COLUMNS
 from tinygpu.ptx.isa.tcgen05_mma import KINDS, ROWS, Tcgen05MmaPair
 
-_COMMIT = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [{}], %h1;"
 NEVER_SET = "a value that was never initialised"
-_MEET = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
 
 
 def variants() -> Iterator[Variant]:
@@ -50,7 +48,7 @@ def variants() -> Iterator[Variant]:
 
 def specimen(
     title: str, n: int = 32, kind: str = "f16", swizzle: int = 32, *, steps: tuple[int, int] = (K_BYTES, K_BYTES),
-    said: int = 0, rows: int = 2 * ROWS, commit: str = _COMMIT,
+    said: int = 0, rows: int = 2 * ROWS, commit: str = COMMIT_OF_PAIR,
 ) -> Specimen:
     """Two CTAs lay out 128 rows of a and half of b's columns each; a thread of the first has them multiplied for both.
 
@@ -63,6 +61,7 @@ def specimen(
     a = SharedImage("a", kind, ROWS, swizzle, 0)
     b = right_operand(kind, n // 2, swizzle, a.size, False, 0)
     barrier, columns = a.size + b.size, max(32, 1 << (n - 1).bit_length())
+    frame = PairFrame(barrier, columns, n)
     d, base, own, free = [f"%r{i}" for i in range(n)], f"%r{n}", f"%r{n + 1}", n + 2
     instruction = Tcgen05MmaPair(said or n)
     issued = instruction.issue(wide, wide, base, "%d0", "%d1", (False, False), "%p3")
@@ -75,21 +74,12 @@ def specimen(
         products += [issued.replace(word, other), "setp.eq.u32 %p3, 0, 0;"]
     lines = [
         *a.written(free), *b.written(free), "fence.proxy.async.shared::cta;",
-        "setp.ne.u32 %p1, %t, 0;", f"@!%p1 mbarrier.init.shared.b64 [%s+{barrier}], 1;",
-        "fence.mbarrier_init.release.cluster;", "bar.warp.sync -1;", *_MEET,
-        "setp.ge.u32 %p2, %t, 32;", "@%p2 bra $allocated;",
-        f"tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%s+{barrier + 8}], {columns};", "$allocated:",
-        BEFORE, *_MEET, AFTER,
-        f"ld.shared.u32 {base}, [%s+{barrier + 8}];", f"shr.u32 {own}, %t, 5;", f"shl.b32 {own}, {own}, 21;",
-        f"add.u32 {own}, {own}, {base};",
-        f"mov.u32 %r{free}, %cluster_ctarank;", f"or.b32 %r{free}, %r{free}, %t;", f"setp.ne.u32 %p1, %r{free}, 0;",
-        "@%p1 bra $issued;", "setp.ne.u32 %p3, 0, 0;", "mov.u16 %h1, 3;",
+        *frame.begin(), "setp.ne.u32 %p3, 0, 0;", "mov.u16 %h1, 3;",
         *products, f"add.u32 %r{free}, %s, {barrier};", commit.format(f"%r{free}"), "$issued:", *waited(barrier), AFTER,
         *(f"tcgen05.ld.sync.aligned.32x32b.x16.b32 {{{', '.join(d[c : c + 16])}}}, [{own}+{c}];"
           for c in range(0, n, 16)),
         "tcgen05.wait::ld.sync.aligned;", *fragments("st.global.v4.b32 [%out{1}], {0};", d),
-        BEFORE, *_MEET, AFTER, "@%p2 bra $freed;",
-        f"tcgen05.dealloc.cta_group::2.sync.aligned.b32 {base}, {columns};", "$freed:",
+        *frame.end(),
     ]  # fmt: skip
 
     def meaning(x: Any, y: Any) -> Any:

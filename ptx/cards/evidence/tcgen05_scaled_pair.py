@@ -18,7 +18,7 @@ from tinygpu.language import TMEM
 from tinygpu.language.tile import Tile
 from tinygpu.ptx.cards.evidence.tcgen05_cp import CHUNK, PROXY, chunks
 from tinygpu.ptx.cards.evidence.tcgen05_cp import described as described_chunk
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, BEFORE, described, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT_OF_PAIR, PairFrame, described, waited
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
@@ -38,8 +38,6 @@ from tinygpu.ptx.isa.tcgen05_mma_scaled import FORMS, Tcgen05MmaScaledPair
 
 N = 32  # columns of the kernels, half of them in each CTA
 FIRST = 32  # where the scales of a begin, behind the sums; those of b are four columns further
-_COMMIT = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [{}], %h1;"
-_MEET = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
 
 
 def copies() -> Iterator[Variant]:
@@ -67,7 +65,7 @@ def products() -> Iterator[Variant]:
 
 def specimen(
     title: str, *, said: int = 0, rows: int = 2 * ROWS, scales: tuple[int, int] = (0, 4), first: int = 0,
-    copied: int = 2, commit: str = _COMMIT, apart: int = 8, beside: bool = True,
+    copied: int = 2, commit: str = COMMIT_OF_PAIR, apart: int = 8, beside: bool = True,
 ) -> Specimen:  # fmt: skip
     """Two CTAs lay out operands and chunks of scales; a thread of the first has these copied and those multiplied.
 
@@ -83,6 +81,7 @@ def specimen(
     a, b = Image("a", "e4m3", ROWS, K_BYTES, 0), Image("b", "e4m3", N // 2, K_BYTES, ROWS * K_BYTES)
     at = a.size + b.size
     barrier = at + 2 * CHUNK
+    frame = PairFrame(barrier, 64, N)
     d, base, own, free = [f"%r{i}" for i in range(N)], f"%r{N}", f"%r{N + 1}", N + 2
     lines = [*a.written(free), *b.written(free), "shl.b32 %r1, %t, 2;", "add.u32 %r1, %r1, %s;"]
     # Scales of b are those of all columns: both CTAs have what the first one is given.
@@ -92,17 +91,7 @@ def specimen(
         lines += [f"ld.global.b32 %r0, [{place}];", "and.b32 %r0, %r0, 0x03030303;", "or.b32 %r0, %r0, 0x7c7c7c7c;"]
         guard = "" if beside or not number else "@%p4 "
         lines += [f"{guard}st.shared.b32 [%r1+{at + number * CHUNK}], %r0;"]
-    lines += [
-        PROXY, "setp.ne.u32 %p1, %t, 0;", f"@!%p1 mbarrier.init.shared.b64 [%s+{barrier}], 1;",
-        "fence.mbarrier_init.release.cluster;", "bar.warp.sync -1;", *_MEET,
-        "setp.ge.u32 %p2, %t, 32;", "@%p2 bra $allocated;",
-        f"tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%s+{barrier + 8}], 64;", "$allocated:",
-        BEFORE, *_MEET, AFTER,
-        f"ld.shared.u32 {base}, [%s+{barrier + 8}];", f"shr.u32 {own}, %t, 5;", f"shl.b32 {own}, {own}, 21;",
-        f"add.u32 {own}, {own}, {base};",
-        f"mov.u32 %r{free}, %cluster_ctarank;", f"or.b32 %r{free}, %r{free}, %t;", f"setp.ne.u32 %p1, %r{free}, 0;",
-        "@%p1 bra $issued;", "mov.u16 %h1, 3;",
-    ]  # fmt: skip
+    lines += [PROXY, *frame.begin(), "mov.u16 %h1, 3;"]
     for number in range(copied):
         lines += described_chunk("%d0", free, at + number * CHUNK, apart)
         lines += [f"add.u32 %r{free + 2}, {base}, {FIRST + 4 * number};"]
@@ -118,11 +107,7 @@ def specimen(
     for column in range(0, N, 16):
         loaded = ", ".join(d[column : column + 16])
         lines.append(f"tcgen05.ld.sync.aligned.32x32b.x16.b32 {{{loaded}}}, [{own}+{column}];")
-    lines += [
-        "tcgen05.wait::ld.sync.aligned;", *fragments("st.global.v4.b32 [%out{1}], {0};", d),
-        BEFORE, *_MEET, AFTER, "@%p2 bra $freed;",
-        f"tcgen05.dealloc.cta_group::2.sync.aligned.b32 {base}, 64;", "$freed:",
-    ]  # fmt: skip
+    lines += ["tcgen05.wait::ld.sync.aligned;", *fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
 
     def numbers(codes: Any, count: int) -> Any:
         """The first scale of each row: row r is in the bytes from 16 (r % 32) + 4 (r / 32) on."""

@@ -239,7 +239,7 @@ def test_what_cannot_be_written_is_no_candidate(name: str) -> None:
 TYPE = "narrows a type: verbs take this family alone, and what is dispatched here is of it"
 HANDOVER = "tinygpu.language.handover"
 COMMITTED = "tinygpu.language.committed, and tests/machines/test_matmul_basic_blackwell.py tries it"
-SCALES = "tinygpu.language.tracing.operand_checks, and tests/machines/test_matmul_block_scaled.py tries it"
+SCALES = "tinygpu.language.tracing.matrix_checks, and tests/machines/test_matmul_block_scaled.py tries it"
 OPEN = "the state of lowering itself: a block is entered before what stands in it is written"
 PLACES: dict[tuple[str, str], str] = {
     ("bulk", "{} is not moved to or from {} by TMA"): "no swizzle",
