@@ -6,7 +6,7 @@ ends. So derived problems have few rows, and of the real problem's table only so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +95,11 @@ def _told(value: Any, seen: set[int] | None = None, along: str = "") -> frozense
     if isinstance(value, Tile) and value.tensor is not None:
         dims = value.tensor.dims
         parts["fixed"] = tuple(e for axis, e in value.fixed if dims[axis] != along or not e.sympy.is_Symbol)
+        parts["offset"] = tuple(
+            e
+            for axis, e in zip(value.axes, value.offset, strict=True)
+            if axis is None or dims[axis] != along or not e.sympy.is_Symbol
+        )
     return frozenset[str]().union(*(_told(part, seen, along) for part in parts.values()))
 
 
@@ -110,6 +115,24 @@ def _windows(s: Statement) -> Iterator[tuple[Tile, Tensor, bool]]:
         for tile in (t.finest for t in tiles):
             if tile.tensor is not None:
                 yield tile, tile.tensor, written
+
+
+def rows_named(
+    program: Program, problem: Problem, dim: str, windows: Sequence[tuple[Tile, int]]
+) -> tuple[str, ...]:
+    """The tensors whose elements say, each by the number of one row, where windows lie along a dim, and say nothing
+    else; none where anything else has a say.
+
+    windows  with the axis of the tensor that is meant
+    """
+    loaded, by = _Loaded(program), dict[str, Tensor]()
+    for tile, axis in windows:
+        sources = loaded.naming(tile, axis)
+        if sources is None:
+            return ()
+        by |= {source.name: source for source in sources}
+    pure = all(_is_row(t, problem, dim) for t in by.values()) and loaded.only_names(frozenset(by), dim)
+    return tuple(by) if pure else ()
 
 
 def _naming(program: Program, problem: Problem, dim: str) -> Naming | None:
@@ -157,10 +180,10 @@ class _Loaded:
         """The tensors whose elements say where a window lies along an axis; None where something else has a say."""
         if tile.pick is not None and tile.pick.home == axis:
             return self._sources(tile.pick.by)
-        fixed = [at for home, at in tile.fixed if home == axis]
-        if axis in tile.axes or axis in dict(tile.ends) or len(fixed) != 1 or not fixed[0].sympy.is_Symbol:
+        one = all(tile.shape[along].same(1) for along, _ in tile.along(axis))
+        if not one or axis in dict(tile.ends) or not tile.begins[axis].sympy.is_Symbol:
             return None
-        value = self._uniform.get(str(fixed[0]))
+        value = self._uniform.get(str(tile.begins[axis]))
         return None if value is None else self._sources(value)
 
     def _sources(self, tile: Tile) -> tuple[Tensor, ...] | None:

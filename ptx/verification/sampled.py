@@ -1,9 +1,9 @@
 """Runs some CTAs of the real problem: the first, the last and those at the edges, over sparsely backed tensors.
 
 The derived problems show that a kernel is right; this shows that it still is where offsets are as large as the real
-problem makes them. Only the windows that the chosen tiles need are backed: along the grid's dims their tiles, or those
-of whole clusters, along all others everything. All CTAs run that share a tile, and all chosen tiles in one launch. A
-kernel that reads beyond (a stencil) says so by its fault, on a derived problem too, and is then left to these.
+problem makes them. Only the windows that the chosen tiles need are backed (`tinygpu.ptx.verification.cut`). All CTAs
+run that share a tile, and all chosen tiles in one launch. A kernel that touches what no window of its program has says
+so by its fault, on a derived problem too, and is then left to these.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from tinygpu.cost.locality import raster
 from tinygpu.language.machine import Machine
-from tinygpu.language.problem import Operand, Problem
+from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import EmulationFault, PreparedKernel
 from tinygpu.ptx.launching.emulated import Buffer, emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.verification.backed import Backed, Spans, Window, joined, shape_of
+from tinygpu.ptx.verification.backed import Backed, shape_of
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
+from tinygpu.ptx.verification.cut import cut_of
 from tinygpu.ptx.verification.inputs import workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.trial import draw
@@ -71,7 +72,7 @@ def chosen_clusters(kernel: Kernel, problem: Problem) -> list[Chosen]:
     """
     dims = [d for d, _ in kernel.tiles]
     if len(set(dims)) < len(dims) or any(d.isdigit() for d in dims) or kernel.groups:
-        return []  # axes along one dim, along a number, or in groups as data say: no window of it is the tile's own
+        return []
     size, total = math.prod(kernel.clusters), kernel.grid(problem)[0]
     found = []
     for number, tile in corners(kernel, problem)[::-1]:
@@ -114,33 +115,38 @@ def corners(kernel: Kernel, problem: Problem) -> list[tuple[int, tuple[int, ...]
     return sorted((number, tile) for tile, number in found.items())
 
 
-def why_not_run(kernel: Kernel, machine: type[Machine], problem: Problem, chosen: Sequence[Chosen]) -> str:
-    """Why chosen tiles are not run together; "" where they are."""
-    divided = {d for d, _ in kernel.tiles}
+def why_not_judged(kernel: Kernel, machine: type[Machine], problem: Problem, chosen: Sequence[Chosen]) -> str:
+    """Why no tile of the problem itself is judged; "" where some are."""
+    dims = [d for d, _ in kernel.tiles]
+    divided = {*dims}
+    if kernel.groups:
+        return "data say where tiles of groups lie"
+    if number := next((d for d in dims if d.isdigit()), ""):
+        return f"an axis of the grid has {number} tiles of no dim"
+    if len(divided) < len(dims):
+        return f"two axes of the grid go along {next(d for d in dims if dims.count(d) > 1)}"
+    if not chosen:
+        return "each works on several tiles"
     for d in machine.following_dims():
         by = next((name for name in d.reads if name in divided and d.name not in divided), "")
         of = [o.name for o in problem.operands if o.access != "in" and d.name in dict(kernel.shapes)[o.name]]
         if by and of:
             return f"what each has of {of[0]} is not known, whose {d.name} follows from {by}, which tiles divide"
-    whole = _together(machine)
-    elements = sum(math.prod(shape_of(_window(kernel, problem, o, chosen, whole))) for o in problem.operands)
-    if elements > MOST_ELEMENTS:
-        return f"their windows hold {elements:,} elements > {MOST_ELEMENTS:,}"
+    return cut_of(kernel, machine, problem, [one.tile for one in chosen]).unknown
+
+
+def why_not_run(kernel: Kernel, machine: type[Machine], problem: Problem, chosen: Sequence[Chosen]) -> str:
+    """Why chosen tiles are not run together; "" where they are."""
+    tiles = [one.tile for one in chosen]
+    cut = cut_of(kernel, machine, problem, tiles)
+    if (elements := cut.elements(tiles)) > MOST_ELEMENTS:
+        anywhere = " and ".join(f"those of {name} all along {dim}" for dim, name in cut.whole.items() if name)
+        whole = f", {anywhere}" if anywhere else ""
+        return f"their windows hold {elements:,} elements > {MOST_ELEMENTS:,}{whole}"
     size = sum(kernel.workspace_bytes(problem, chosen[0].total).values())
     if size > MOST_WORKSPACE_BYTES:
         return f"their workspaces have {size:,} bytes > {MOST_WORKSPACE_BYTES:,}"
     return ""
-
-
-def _together(machine: type[Machine]) -> frozenset[str]:
-    """Dims that follow from others, and these: a window along one has another size than the other wants."""
-    return frozenset(name for d in machine.following_dims() for name in (d.name, *d.reads))
-
-
-def _extents(kernel: Kernel) -> list[tuple[str, int, int]]:
-    """(dim, elements of a tile, tiles of a cluster) per axis of the grid."""
-    clusters = kernel.clusters or (1,) * len(kernel.tiles)
-    return [(d, e, c) for (d, e), c in zip(kernel.tiles, clusters, strict=True)]
 
 
 def _tiles(kernel: Kernel, counts: list[int], numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -156,28 +162,6 @@ def _tiles(kernel: Kernel, counts: list[int], numbers: NDArray[np.int64]) -> lis
     return [*reversed(outer), rows, columns]
 
 
-def _window(
-    kernel: Kernel, problem: Problem, operand: Operand, chosen: Sequence[Chosen], whole: frozenset[str] = frozenset()
-) -> Window:
-    """What tiles need of an operand; all along dims that are `whole`."""
-    place: dict[str, Spans] = {}
-    for axis, (d, e, c) in enumerate(_extents(kernel)):
-        if d in whole:
-            continue
-        place[d] = joined((t * e * c, min((t + 1) * e * c, problem.dim[d])) for t in {k.tile[axis] for k in chosen})
-    names = dict(kernel.shapes)[operand.name]
-    return tuple(place.get(d, ((0, size),)) for d, size in zip(names, operand.shape, strict=True))
-
-
-def _part(window: Window, tile: Window) -> tuple[slice, ...]:
-    """Where the window of one tile lies in that of several."""
-    out = []
-    for spans, ((first, last),) in zip(window, tile, strict=True):
-        before = sum(min(end, first) - start for start, end in spans if start < first)
-        out.append(slice(before, before + last - first))
-    return tuple(out)
-
-
 def sampled_checks(
     kernel: Kernel,
     code: PreparedKernel,
@@ -189,16 +173,18 @@ def sampled_checks(
     at_most: int | None = None,
     small: Problem | None = None,
 ) -> list[Check]:
-    """The checks of chosen tiles, which run in one launch; none where they need more than their own windows.
+    """The checks of chosen tiles, which run in one launch; none where they touch more than the program's windows.
 
     at_most  largest whole numbers that are tried as inputs (see `tinygpu.ptx.verification.trial.draw`)
     small    a derived problem: of a kernel whose tiles need no more there, it is a mistake that they do here
     """
-    whole = _together(machine)
-    windows = {o.name: _window(kernel, problem, o, chosen, whole) for o in problem.operands}
+    tiles = [one.tile for one in chosen]
+    cut = cut_of(kernel, machine, problem, tiles)
+    windows = {o.name: cut.window(o, tiles) for o in problem.operands}
     shapes = {name: shape_of(window) for name, window in windows.items()}
-    trial = draw(machine, problem, "integers", seed, shapes, dict(kernel.point), at_most)
-    backed = {o.name: Backed(o, windows[o.name], trial.arrays.get(o.name)) for o in problem.operands}
+    trial = draw(machine, cut.posed(tiles), "integers", seed, shapes, dict(kernel.point), at_most)
+    held = {name: cut.renamed(name, array, tiles) for name, array in trial.arrays.items()}
+    backed = {o.name: Backed(o, windows[o.name], held.get(o.name)) for o in problem.operands}
     total = chosen[0].total
     buffers: dict[str, Buffer] = {name: b.buffer() for name, b in backed.items()}
     buffers.update(workspaces(kernel, problem, total))
@@ -214,15 +200,13 @@ def sampled_checks(
     outputs = {o.name: (o, backed[o.name].array()) for o in problem.operands if o.access != "in"}
     checks = []
     for one in chosen:
-        parts = {n: _part(windows[n], _window(kernel, problem, o, [one])) for n, (o, _) in outputs.items()}
+        parts = {n: cut.part(o, tiles, one.tile) for n, (o, _) in outputs.items()}
         got = {n: array[parts[n]] for n, (_, array) in outputs.items()}
         checks.append(compare_arrays(trial.part(parts, shapes), got, "late", str(one)))
     return checks
 
 
-def _reads_beyond(
-    kernel: Kernel, code: PreparedKernel, machine: type[Machine], problem: Problem, seed: int
-) -> bool:
+def _reads_beyond(kernel: Kernel, code: PreparedKernel, machine: type[Machine], problem: Problem, seed: int) -> bool:
     """Whether a tile of a problem needs more than its own windows."""
     alone = ([one] for one in chosen_clusters(kernel, problem))
     return any(not sampled_checks(kernel, code, machine, problem, one, seed) for one in alone)

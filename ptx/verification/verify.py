@@ -37,7 +37,7 @@ from tinygpu.ptx.verification.far_rows import far_check, far_rows
 from tinygpu.ptx.verification.inputs import Inputs, buffers_of, workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.plan import Run, plan
-from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, why_not_run
+from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, why_not_judged, why_not_run
 from tinygpu.ptx.verification.shortened import shortened
 from tinygpu.ptx.verification.trial import Trial, draw
 from tinygpu.seeds import check_seed
@@ -201,7 +201,11 @@ def _sampled(
     fewer = " and ".join(f"{d}={size:,} of {problem.dim[d]:,}" for d, size in posed.dims if size != problem.dim[d])
     together: list[Chosen] = []
     rounds = 0
-    for chosen in chosen_clusters(kernel, posed):
+    found = chosen_clusters(kernel, posed)
+    if why := why_not_judged(kernel, machine, posed, found):
+        budget.left_out.append(f"CTAs of the problem itself: {why}")
+        return []
+    for chosen in found:
         large = why_not_run(kernel, machine, posed, [chosen])
         if large:
             budget.left_out.append(f"{chosen}: {large}")
@@ -211,11 +215,12 @@ def _sampled(
     if not together:
         return []
     groups = [[one] for one in together] if why_not_run(kernel, machine, posed, together) else [together]
-    checks = [
-        check
-        for group in groups
-        for check in sampled_checks(kernel, code, machine, posed, group, seed, lines, at_most, small)
-    ]
+    checks = []
+    for group in groups:
+        judged = sampled_checks(kernel, code, machine, posed, group, seed, lines, at_most, small)
+        if not judged:
+            budget.left_out.append(f"{'; '.join(map(str, group))}: they touch more of tensors than their windows")
+        checks += judged
     return [replace(c, where=f"{c.where}, with {fewer}") for c in checks] if fewer else checks
 
 
