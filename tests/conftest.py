@@ -5,6 +5,7 @@ import hashlib
 import inspect
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart() -> None:
     """What collection makes stays until the end: machines, cases. The garbage collector finds nothing in it."""
     gc.disable()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Machines that files of tests declare are traced by the worker that uses them, when it does; others never need to.
+
+    A test that declares one traces it at once, as a user's file does.
+    """
+    from tinygpu.language import machine
+
+    at_once, machine.trace_default = machine.trace_default, lambda machine: ()
+    yield
+    machine.trace_default = at_once
 
 
 @pytest.hookimpl(trylast=True)

@@ -57,7 +57,7 @@ def padded(n: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(72))
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(72)
 def test_random_candidates_are_right(seed: int) -> None:
     machine, kinds = KINDS[seed // len(SIZES) % len(KINDS)]
     m, n, k = SIZES[seed % len(SIZES)]
@@ -96,6 +96,7 @@ PACKED = {
 }
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", PACKED)
 def test_factors_of_4_bits_stay_packed_and_their_kernels_assemble(name: str) -> None:
     machine, dtypes, spelled, word = PACKED[name]
@@ -122,6 +123,7 @@ WRONG_PACKED: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_PACKED)
+@pytest.mark.sampled(4)
 def test_wrong_kernels_of_4_bits_are_refused(name: str) -> None:
     kind, old, new = WRONG_PACKED[name]
     machine, dtypes, _, _ = PACKED[kind]
@@ -143,6 +145,7 @@ def test_every_ring_is_proved_for_all_rounds(scaled: int, cluster: str) -> None:
     assert found.proved, str(found)
 
 
+@pytest.mark.end_to_end
 def test_its_kernel_is_right_in_every_order_and_assembles_without_spills() -> None:
     problem, kernel = small()
     assert verify(kernel, MatmulBlackwellMx, problem).passed
@@ -193,6 +196,7 @@ WRONG: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_kernels_are_refused(name: str) -> None:
     problem, kernel = small()
@@ -211,6 +215,7 @@ WRONG_PAIRS: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("name", WRONG_PAIRS)
 def test_wrong_kernels_of_pairs_are_refused(name: str) -> None:
     problem, kernel = of(MatmulBlackwellMx, PAIRS)
@@ -233,6 +238,7 @@ def test_scales_of_a_pair_that_both_ctas_copy_or_take_are_not_proved(role: str) 
     assert not certify(replace(protocol, body=wrong)).proved
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("name", PACKED)
 def test_clusters_of_4_bits_are_right_in_every_order(name: str, cluster: str) -> None:
