@@ -1,15 +1,20 @@
 """Attention as others published it, beside what is predicted: python -m tests.benchmarks.attention_prediction
 
-FlashAttention-2 and -3 in their own configurations (tiles, warps, resident CTAs), forward, f16, not causal, 16,384 rows
-in all and heads of 2,048 columns together, as their benchmarks have it. Each is counted into a Demand by what its
-source does; nothing is fitted. Beside them stand the attention machines of this project at the same tiles, where they
-have such a candidate, and their best ones, in closed form and simulated.
+FlashAttention-2 to -4 in their own configurations (tiles, warps, resident CTAs), forward, f16 (-4: bf16), not causal,
+16,384 rows in all (-4: 32,768) and heads of 2,048 columns together, as their benchmarks have it. Each is counted into a
+Demand by what its source does; nothing is fitted. Beside them stand the attention machines of this project at the same
+tiles, where they have such a candidate, and their best ones, in closed form and simulated.
 
 Sources: TFLOP/s of FlashAttention-3 are the labels of assets/flash3_fp16_fwd.png in
 github.com/Dao-AILab/flash-attention (the figure of arXiv 2407.08608; H100 SXM5), its tiles those of
 hopper/tile_size.h, for heads of 64 an earlier choice that is commented there. Of FlashAttention-2 on the A100 the
 authors say "up to 230 TFLOP/s" (crfm.stanford.edu/2023/07/17/flash2.html); its tiles are those of
 csrc/flash_attn/src/flash_fwd_launch_template.h. What FlashAttention-2 reaches on an H100 is in the figure too.
+FlashAttention-4: "up to 1613 TFLOPs/s" on a B200 (arXiv 2603.05451, abstract; bf16; the length is not said there, and
+heads of 128 with 16,384 rows are taken for it); for heads of 64 a table of github.com/Dao-AILab/flash-attention, pull
+request 2605, of 30 May 2026, whose utilisation is of a B200's 2,250 TFLOP/s. In the same table the vendor's cuDNN has
+890 and 906 TFLOP/s. Tiles and roles are those of flash_attn/cute/flash_fwd_sm100.py. What it does of exponentials by
+polynomials, and its rescaling, which is rare, are not counted.
 """
 
 from __future__ import annotations
@@ -17,12 +22,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from tinygpu.cost.demand import Chain, Demand, Phase, Work
+from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
 from tinygpu.cost.predictor import predict
 from tinygpu.devices import device
 from tinygpu.language.machine import Machine
 from tinygpu.machines.attention_ampere import AttentionAmpere
+from tinygpu.machines.attention_blackwell import AttentionBlackwell
 from tinygpu.machines.attention_hopper import AttentionHopper
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
@@ -30,6 +37,9 @@ from tinygpu.simulator.simulator import Simulator
 from tinygpu.spaces.build import build_space
 
 ROWS, COLUMNS = 16384, 2048  # batches x sequence, heads x columns of a head
+MACHINES: Mapping[TensorPath, type[Machine]] = {
+    "mma.sync": AttentionAmpere, "wgmma": AttentionHopper, "tcgen05": AttentionBlackwell,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,7 @@ class Published:
     length   of queries and keys
     tile     rows of queries and of keys
     warps    that multiply
-    wgmma    or mma.sync, whose warps read every operand from shared memory themselves
+    path     mma.sync, whose warps read every operand from shared memory themselves, wgmma or tcgen05
     point    the same tiles as a candidate of our machine
     """
 
@@ -50,19 +60,22 @@ class Published:
     length: int
     tile: tuple[int, int]
     warps: int
-    wgmma: bool
+    path: TensorPath
     tflops: float
     point: Mapping[str, int | str]
 
     @property
+    def rows(self) -> int:
+        return 2 * ROWS if self.path == "tcgen05" else ROWS
+
+    @property
     def sizes(self) -> dict[str, int]:
-        return {
-            "b": ROWS // self.length, "h": COLUMNS // self.d, "g": 1, "s": self.length, "t": self.length, "d": self.d,
-        }  # fmt: skip
+        batches, heads = self.rows // self.length, COLUMNS // self.d
+        return {"b": batches, "h": heads, "g": 1, "s": self.length, "t": self.length, "d": self.d}
 
     @property
     def flops(self) -> float:
-        return 4.0 * ROWS * self.length * COLUMNS
+        return 4.0 * self.rows * self.length * COLUMNS
 
     def demand(self) -> Demand:
         """What the kernel asks for.
@@ -70,11 +83,14 @@ class Published:
         A score takes an fma (scale, and less the largest), an exponential, an addition to the sum, a comparison, and
         half a conversion of two; outputs are scaled once for each tile of keys.
         """
+        if self.path == "tcgen05":
+            return self._in_tensor_memory()
         (bm, bn), d = self.tile, self.d
+        wgmma = self.path == "wgmma"
         scores, outputs = bm * bn, bm * d
         brought = 2 * bn * d * 2
         products = 4 * scores * d
-        if self.wgmma:
+        if wgmma:
             # each warpgroup reads keys and values, and its own queries; the weights are in its registers
             read = self.warps // 4 * brought + bm * d * 2
             issued = products // (2 * 64 * 128 * 16) * 4
@@ -83,13 +99,13 @@ class Published:
             read = self.warps * brought + bm * d * 2
             issued = products // (2 * 16 * 8 * 16) + read // 512
             chain = Chain(barriers=2, smem_loads=4)
-        stages = 2 if self.wgmma else 1
+        stages = 2 if wgmma else 1
         return Demand(
             ctas=ROWS * COLUMNS // d // bm,
-            threads_per_cta=32 * (self.warps + 4 * self.wgmma),
+            threads_per_cta=32 * (self.warps + 4 * wgmma),
             multiplying_warps=self.warps,
             # handed out again when the roles begin: as many as there are
-            registers_per_thread=65536 // (32 * (self.warps + 4)) // 8 * 8 if self.wgmma else 255,
+            registers_per_thread=65536 // (32 * (self.warps + 4)) // 8 * 8 if wgmma else 255,
             smem_bytes_per_cta=bm * d * 2 + stages * brought,
             iterations=-(-self.length // bn),
             iteration=Phase(
@@ -109,11 +125,53 @@ class Published:
             epilogue=Phase(Work(sectors_written=bm * d * 2 // 32, warp_instructions=2 * outputs // 32)),
             prefetch_iterations=1,
             bytes_in_flight_per_cta=stages * brought,
-            held=int(self.wgmma),
+            held=int(wgmma),
             dram_bytes_read=3 * 2 * ROWS * COLUMNS,
             dram_bytes_written=2 * ROWS * COLUMNS,
             useful_tensor_flops=self.flops,
-            tensor_path="wgmma" if self.wgmma else "mma.sync",
+            tensor_path=self.path,
+        )
+
+    def _in_tensor_memory(self) -> Demand:
+        """Of a kernel whose one thread multiplies two tiles of 128 queries each, which two warpgroups weigh.
+
+        A score takes half a comparison of three, half an fma and half an addition (two at a time), an exponential, and
+        half a conversion; all scores of a row are compared before the first exponential.
+        """
+        (bm, bn), d = self.tile, self.d
+        scores, brought = bm * bn, 2 * bn * d * 2
+        compared = Work(alu_ops=scores // 4, warp_instructions=scores // 128)
+        weighed = Work(
+            fma_flops=2 * scores, sfu_ops=scores // 2, alu_ops=scores // 4,
+            warp_instructions=(scores // 2 + 3 * scores // 4) // 32,
+        )  # fmt: skip
+        moved = Work(
+            tensor_flops=4 * scores * d,
+            smem_load_wavefronts=(2 * brought + bm * d * 2) // 128,
+            smem_store_wavefronts=brought // 128,
+            sectors_read=brought // 32,
+        )
+        return Demand(
+            ctas=self.rows * COLUMNS // d // bm,
+            threads_per_cta=512,
+            multiplying_warps=1,
+            registers_per_thread=128,
+            smem_bytes_per_cta=bm * d * 2 + 3 * brought // 2,
+            tmem_bytes_per_cta=512 * 512,
+            iterations=-(-self.length // bn),
+            iteration=Phase(moved + 2 * compared + 2 * weighed, Chain(barriers=2, smem_loads=2)),
+            prologue=Phase(Work(sectors_read=bm * d * 2 // 32, warp_instructions=500), Chain(global_loads=1)),
+            epilogue=Phase(Work(sectors_written=bm * d * 2 // 32, warp_instructions=2 * bm * d // 32)),
+            prefetch_iterations=1,
+            bytes_in_flight_per_cta=3 * brought // 2,
+            held=1,
+            persistent=1,
+            circulating=2,
+            rows=((compared, weighed),) * 2,
+            dram_bytes_read=3 * 2 * self.rows * COLUMNS,
+            dram_bytes_written=2 * self.rows * COLUMNS,
+            useful_tensor_flops=self.flops,
+            tensor_path=self.path,
         )
 
     def predicted(self) -> float:
@@ -123,12 +181,17 @@ class Published:
 
 def hopper(d: int, length: int, tile: tuple[int, int], tflops: float) -> Published:
     point = {"groups": tile[0] // 64, "overlapped": 1, "bn": tile[1], "stages": 2, "columns": d, "swizzle": 128}
-    return Published("FlashAttention-3", "h100", d, length, tile, tile[0] // 16, True, tflops, point)
+    return Published("FlashAttention-3", "h100", d, length, tile, tile[0] // 16, "wgmma", tflops, point)
 
 
 def ampere(gpu: str, d: int, length: int, bn: int, tflops: float) -> Published:
     point = {"warps": 4, "rows": 32, "bn": bn, "stages": 1, "vector": 8, "across": min(d // 8, 16)}
-    return Published("FlashAttention-2", gpu, d, length, (128, bn), 4, False, tflops, point)
+    return Published("FlashAttention-2", gpu, d, length, (128, bn), 4, "mma.sync", tflops, point)
+
+
+def blackwell(d: int, length: int, tflops: float) -> Published:
+    point = {"groups": 2, "bn": 128, "stages": 2, "piece": 32, "columns": d, "swizzle": 128}
+    return Published("FlashAttention-4", "b200", d, length, (256, 128), 4, "tcgen05", tflops, point)
 
 
 PUBLISHED = (
@@ -141,13 +204,17 @@ PUBLISHED = (
     ampere("a100", 128, 16384, 64, 230),
     ampere("h100", 64, 16384, 128, 324),
     ampere("h100", 128, 16384, 64, 370),
+    blackwell(64, 4096, 827),
+    blackwell(64, 16384, 878),
+    blackwell(128, 16384, 1613),
 )
 
 
 def ours(of: Published) -> str:
     """Our machine at the published tiles, and its best candidate: TFLOP/s in closed form and simulated."""
-    machine: type[Machine] = AttentionHopper if of.wgmma else AttentionAmpere
-    space = build_space(machine, machine.problem(**of.sizes), device(of.gpu))
+    machine = MACHINES[of.path]
+    kinds: dict[str, Any] = {"dtypes": {"q": "bf16"}} if of.path == "tcgen05" else {}
+    space = build_space(machine, machine.problem(**of.sizes, **kinds), device(of.gpu))
     objective = PredictedTime(space)
 
     def both(point: Mapping[str, int | str]) -> str:
@@ -156,7 +223,8 @@ def ours(of: Published) -> str:
         return f"{closed:.0f}, {simulated:.0f}"
 
     at = dict(of.point)
-    alike = [p for p in ([{**at, "swizzle": s} for s in (128, 64)] if of.wgmma else [at]) if p in space.space]
+    swizzled = [at] if of.path == "mma.sync" else [{**at, "swizzle": s} for s in (128, 64)]
+    alike = [p for p in swizzled if p in space.space]
     best = minimize(space.space, objective, strategy="exhaustive").best
     named = "none" if best is None else " ".join(f"{n}={v}" for n, v in best.items())
     return f"{both(alike[0]) if alike else 'not in the space'} | {both(best) if best else ''} | {named}"

@@ -114,6 +114,8 @@ def stacked(demands: Sequence[Demand]) -> Demand:
             return type(first)(*(join([getattr(v, f.name) for v in values]) for f in fields(first)))
         if first is None or isinstance(first, str):
             return first
+        if isinstance(first, tuple):
+            return tuple(join(column) for column in zip(*values, strict=True))
         return np.concatenate([np.broadcast_to(v, n) for v, n in zip(values, lengths, strict=True)])
 
     return Demand(*(join([getattr(d, f.name) for d in demands]) for f in fields(Demand)))
@@ -125,6 +127,8 @@ def taken(demand: Demand, keep: NDArray[np.bool_]) -> Demand:
     def take(value: Any) -> Any:
         if isinstance(value, Work | Chain | Phase):
             return type(value)(*(take(getattr(value, f.name)) for f in fields(value)))
+        if isinstance(value, tuple):
+            return tuple(map(take, value))
         return value if value is None or isinstance(value, str) else np.broadcast_to(value, keep.shape)[keep]
 
     return Demand(*(take(getattr(demand, f.name)) for f in fields(Demand)))

@@ -17,6 +17,7 @@ import numpy as np
 
 from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
 from tinygpu.cost.held import held_bytes
+from tinygpu.cost.in_steps import row_of
 from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.look_back import chained, handed_on
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
@@ -32,12 +33,14 @@ from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
 from tinygpu.program.products import into_tensor_memory
 from tinygpu.program.program import BRANCH_PARTS, Program
-from tinygpu.program.tree import places, walk
+from tinygpu.program.tree import Use, places, uses, walk
 
 # Instructions that a warp issues beside the machine's own, per loop round and per memory access: counters, slot and
 # address arithmetic, predicates. Counted in the PTX of the shipped machines.
 ROUND_INSTRUCTIONS = 16
 PROLOGUE_INSTRUCTIONS = 60
+# What a row of steps is told by: the work that warps do themselves.
+_OF_LANES = ("fma_flops", "alu_ops", "sfu_ops", "warp_instructions", "smem_load_wavefronts", "smem_store_wavefronts")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +105,8 @@ class Counts:
             chained=v["chained"],
             chains_beside=v["chains_beside"],
             multiplying_warps=v["multiplying_warps"],
+            circulating=v["circulating"],
+            rows=self._rows(v),
             dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
             dram_bytes_written=v["written"],
             compulsory_dram_bytes=v["compulsory"],
@@ -110,6 +115,16 @@ class Counts:
             accumulator=self.accumulator or "f32",
             tensor_path=self.path,
         )
+
+    def _rows(self, v: Mapping[str, Any]) -> tuple[tuple[Work, ...], ...]:
+        """The rows among the counts."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name in (name for name in v if name.startswith("row.")):
+            _, role, step, unit = name.split(".")
+            steps = found.setdefault(role, [])
+            steps.extend({} for _ in range(int(step) + 1 - len(steps)))
+            steps[int(step)][unit] = v[name]
+        return tuple(tuple(Work(**step) for step in steps) for steps in found.values())
 
     def refetched_bytes(self, values: Mapping[str, Any], device: Device) -> Any:
         """Bytes that would be read from DRAM if L2 kept nothing from one wave of CTAs to the next."""
@@ -293,10 +308,12 @@ class _Counter:
             "tmem": allocated_tmem_bytes(p),
             "turns": self._turns(),
             "multiplying_warps": self._multiplying_warps(),
+            "circulating": self._circulating(),
             "iterations": maximum(self.iterations, 1),  # of rounds that are one less, where there is one
             "prefetch": self.operations.prefetch,
             "in_flight": iteration.in_flight_bytes,
         }
+        out |= self._rows()
         out["slots"], out["held"] = held_bytes(p)
         for name, tally in self.phases.items():
             out |= {f"{name}.{k}": v for k, v in tally.work.items()}
@@ -317,6 +334,27 @@ class _Counter:
         """Of the roles that multiply; those that take turns at tiles are all of them."""
         names = {place.role for place in places(self.program.body) if isinstance(place.statement, n.Multiply)}
         return sum_of(role.warps for role in self.program.roles if role.name in names)
+
+    def _taken_in_rounds(self) -> list[Use]:
+        """Where warps take sums from tensor memory in their main loops: products and lanes have the slots by turns."""
+        found = (u for name in sorted(sums_of(self.program)) for u in uses(self.program.body, name))
+        return [u for u in found if u.does == "consume" and self.main & set(u.loops)]
+
+    def _circulating(self) -> Expr:
+        """Slots that are taken there."""
+        names = {u.body.consumes for u in self._taken_in_rounds()}
+        return sum_of(p.stages for p in self.program.pipelines if p.name in names)
+
+    def _rows(self) -> dict[str, Expr]:
+        """Of each role that takes them, what one of its rounds asks of issue slots and lanes, step by step."""
+        out: dict[str, Expr] = {}
+        loops = {u.place.role: loop for u in self._taken_in_rounds() for loop in u.loops if loop in self.main}
+        for role in self.program.roles:
+            if role.name in loops:
+                own = Operations(self.program, self.operations.heuristics, role.threads)
+                for number, step in enumerate(row_of(loops[role.name], own)):
+                    out |= {f"row.{role.name}.{number}.{unit}": step.work[unit] for unit in _OF_LANES}
+        return out
 
     def _again(self, ctas: Expr) -> dict[str, Expr]:
         """Of each further pass over a tensor: bytes of the whole launch, and what a CTA moves until then."""

@@ -130,6 +130,10 @@ class Demand:
     chained                  tiles of such a row; 0: there are none
     chains_beside            such rows whose tiles are launched by turns
     multiplying_warps        of a CTA, where other warps do other things; 0: all
+    circulating              slots of tensor memory of a CTA that go from products to warps and back, round after round,
+                             each at one of both at a time; 0: warps multiply themselves, or take sums behind the loop
+    rows                     of such loops, per role that takes the slots: its work in one round, in steps, each of
+                             which begins when the one before is done (`tinygpu.cost.in_steps`)
     dram_bytes_read          in total, of the whole launch (`tinygpu.cost.locality` for reuse in L2)
     dram_bytes_written
     compulsory_dram_bytes    least DRAM traffic of the problem, for the roofline; defaults to the traffic above
@@ -159,6 +163,8 @@ class Demand:
     chained: Cells = 0
     chains_beside: Cells = 1
     multiplying_warps: Cells = 0
+    circulating: Cells = 0
+    rows: tuple[tuple[Work, ...], ...] = ()
     dram_bytes_read: Cells = 0
     dram_bytes_written: Cells = 0
     compulsory_dram_bytes: Cells | None = None
@@ -209,6 +215,9 @@ def _visit(value: Demand | Phase | Work | Chain, see: Callable[[str, Cells], Non
         inner = getattr(value, f.name)
         if isinstance(inner, Work | Chain | Phase):
             _visit(inner, see)
+        elif isinstance(inner, tuple):
+            for work in (work for row in inner for work in row):
+                _visit(work, see)
         elif inner is not None and f.name not in _WORDS:
             see(f.name, inner)
 

@@ -5,7 +5,8 @@ The model, in the order of the code (docs/predictor.md explains each step):
 1. occupancy gives the CTAs that share an SM; the grid runs in waves of that many on every SM, the last one partly full;
 2. a phase takes as long as its busiest unit for all resident CTAs, or as long as one CTA needs alone, latencies
    included: its own busiest unit, then what it waits for in series, and Little's law for the global bytes under way.
-   Groups of warps take turns between tensor cores and lanes, where a loop has work for both (`turns.py`);
+   Groups of warps take turns between tensor cores and lanes, where a loop has work for both (`turns.py`); where slots
+   of sums go around between these, a round takes no less than one of them takes to go around;
 3. in all waves but the last the resident CTAs drift apart: one computes while another waits, as customers of a queue
    with one server; in the last one they run in step;
 4. tensor work gets no more than what the part sustains: its power lowers the clock, or holds the tensor cores back;
@@ -163,9 +164,11 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     def turned(units: Mapping[str, Times], together: Times) -> Mapping[str, Times]:
         """The same units, the tensor cores busy also while groups of warps wait for each other in the loop."""
         tensor_s, groups = unit_s[1]["tensor"], groups_of(device, demand, warps, together)
-        return {**units, "tensor": units["tensor"] + in_turns(tensor_s, lanes_of(unit_s[1]), groups) - tensor_s}
+        taken_s = np.where(circulating, tensor_s, in_turns(tensor_s, lanes_of(unit_s[1]), groups))
+        return {**units, "tensor": units["tensor"] + taken_s - tensor_s}
 
     once = np.ones(())
+    circulating = np.asarray(demand.circulating) > 0
     memory = rates.memory_cycles(demand)
     chains_s = (
         rates.chain_s(demand.prologue.chain, memory),
@@ -176,6 +179,10 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     apart_s = (unit_s[1]["tensor"] + lanes_of(unit_s[1])) / groups_of(device, demand, warps, once) + chains_s[1]
     shown_s = np.maximum(apart_s - busiest(turned(unit_s[1], once), once), 0)
     chains_s = chains_s[0], np.where(np.asarray(demand.in_turn) > 0, shown_s, chains_s[1]), chains_s[2]
+    # A slot goes around: its products, what warps do with it step by step, latencies. Slots beside it hide that.
+    around_s = unit_s[1]["tensor"] / np.maximum(demand.circulating, 1) + count * row_s(rates, demand) + chains_s[1]
+    shown_s = np.maximum(around_s - busiest(unit_s[1], once), 0)
+    chains_s = chains_s[0], np.where(circulating, shown_s, chains_s[1]), chains_s[2]
     shared_s = np.maximum(unit_s[1]["l2"], dram_s[1] * np.minimum(ctas, sms))
     waits = np.asarray(demand.prefetch_iterations) == 0
     persistent = np.asarray(demand.persistent) > 0
@@ -188,7 +195,9 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         units = (unit_s[0], loop, unit_s[2])
         alone = [busiest(u, once) + chain for u, chain in zip(units, chains_s, strict=True)]
         used_s = fed(loop, once) + chains_s[1]
-        reads_s = rates.reads_s(demand, memory, shared_s, used_s)
+        # Products alone hold what was brought where their sums go around: what warps do with these holds none of it.
+        held_s = np.where(circulating, loop["tensor"], used_s)
+        reads_s = rates.reads_s(demand, memory, shared_s, held_s)
         alone[1] = np.where(waits, np.maximum(used_s + reads_s, alone[1]), np.maximum(alone[1], reads_s))
         # A persistent CTA asks for a tile's data while it finishes the tile before; turns overlap that with the next.
         moved_s = np.maximum(reads_s, busiest(whole, once))
@@ -226,7 +235,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     busy["dram"] = (dram_s[0] + dram_s[1] + dram_s[2]) * ctas
     most = highest([busy[key] for key in UNITS])
     unthrottled = np.maximum(waves_s, most)
-    lanes_s = lanes_of(unit_s[1]) * ctas / sms
+    lanes_s = np.where(circulating, 0, lanes_of(unit_s[1]) * ctas / sms)
     groups = groups_of(device, demand, warps, np.minimum(per_sm, np.ceil(ctas / sms)))
     running = np.maximum(
         unthrottled, rates.throttled_s(ctas * demand.total.tensor_flops, unthrottled, lanes_s, groups)
@@ -273,7 +282,8 @@ class _Alone:
 
 
 # Units of which every scheduler of an SM has its own part.
-_PER_SCHEDULER = ("tensor", "fma", "alu", "sfu", "issue")
+_LANES = ("fma", "alu", "sfu")
+_PER_SCHEDULER = ("tensor", *_LANES, "issue")
 
 
 def lanes_of(units: Mapping[str, Times]) -> Times:
@@ -285,6 +295,15 @@ def groups_of(device: Device, demand: Demand, warps: Times, together: Times) -> 
     """Groups of warps, one warp on each scheduler, of `together` resident CTAs; of those that multiply."""
     each = np.where(np.asarray(demand.multiplying_warps) > 0, demand.multiplying_warps, warps)
     return np.asarray(np.maximum(each * together / device.warp_schedulers_per_sm, 1), dtype=np.float64)
+
+
+def row_s(rates: Rates, demand: Demand) -> Times:
+    """Seconds of one round of the role whose steps take longest, one after the other: each its busiest unit's."""
+    longest = np.zeros(())
+    for row in demand.rows:
+        steps = [rates.unit_s(step) for step in row]
+        longest = np.maximum(longest, sum(highest([step[key] for key in (*_LANES, "issue", "smem")]) for step in steps))
+    return np.asarray(longest, dtype=np.float64)
 
 
 # How far units that the same warps feed get into each other's way (`contended`). With 10, two units that are equally

@@ -2,8 +2,9 @@
 
 It stands beside the program's tree (`tinygpu.simulator.stop`): statements between two waits are one stretch, as the
 assembler interleaves unrolled rounds; copies into a pipeline and asynchronous products are issued, and the role goes
-on. Amounts are those of the
-predictor's counts, statement by statement (`tinygpu.cost.operations`), so that a script and a Demand ask for the same.
+on. What is made of a reduction has to wait for all that it combines, and is a stretch of its own behind it. Amounts are
+those of the predictor's counts, statement by statement (`tinygpu.cost.operations`), so that a script and a Demand ask
+for the same.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tinygpu.cost.counting import PROLOGUE_INSTRUCTIONS, ROUND_INSTRUCTIONS
+from tinygpu.cost.in_steps import Steps
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally
 from tinygpu.expressions import Expr, ceil_div, compile_scalars, expr, where
 from tinygpu.language.heuristic import Heuristic
@@ -106,11 +108,12 @@ class _Writer:
             threads = self.program.threads if len(roles) == 1 else role.threads
             writer = _RoleWriter(self, role.name, Operations(self.program, self.heuristics, threads))
             if role is roles[0]:
-                writer.tally.add("warp_instructions", ceil_div(self.program.threads, 32) * PROLOGUE_INSTRUCTIONS)
+                setup = ceil_div(self.program.threads, 32) * PROLOGUE_INSTRUCTIONS
+                writer.open.first.add("warp_instructions", setup)
             if any(isinstance(s, n.Repeated) and not s.written_out for s in walk(self.program.body)):
                 writer.phase = "prologue"
-                writer.tally.wait("fmas", 30)
-            writer.label = "setup"
+                writer.open.first.wait("fmas", 30)
+            writer.open.label = "setup"
             writer.write(self.program.body, expr(1))
             last = writer.close()
             yield Part(role.name, self.number(ceil_div(threads, 32)), role.share, writer.stops, last)
@@ -124,11 +127,47 @@ class _Writer:
 
 
 @dataclass(slots=True)
+class _Open:
+    """Work of one role since its last stop.
+
+    steps  one after the other, each with what it is called
+    order  which statement belongs to which of them
+    loads  loads from global memory; the assembler moves them ahead of what else is there
+    label  what the first step is called that has no instructions
+    """
+
+    steps: list[tuple[Tally, list[str]]] = field(default_factory=lambda: [(Tally(), [])])
+    order: Steps = field(default_factory=Steps)
+    loads: Tally = field(default_factory=Tally)
+    label: str = ""
+
+    @property
+    def first(self) -> Tally:
+        return self.steps[0][0]
+
+    def step(self, s: n.Statement) -> tuple[Tally, list[str]]:
+        """That of a statement."""
+        number = self.order.step(s)
+        self._grow(number + 1)
+        return self.steps[number]
+
+    def _grow(self, count: int) -> None:
+        self.steps += [(Tally(), []) for _ in range(count - len(self.steps))]
+
+    def take(self, branch: _Open, taken: Expr) -> None:
+        """Adds what a branch asks for that is taken in so many of `BRANCH_PARTS` parts of the rounds."""
+        self.loads.take(branch.loads, taken)
+        self._grow(len(branch.steps))
+        for (tally, named), (inside, names) in zip(self.steps, branch.steps, strict=False):
+            tally.take(inside, taken)
+            named += [name for name in names if name not in named]
+
+
+@dataclass(slots=True)
 class _RoleWriter:
     """Writes the script of one role.
 
-    tally  work since the last stop
-    loads  loads from global memory since then; the assembler moves them ahead of what else is in the stretch
+    open      work since the last stop
     products  asynchronous products of the body that is open
     """
 
@@ -137,10 +176,8 @@ class _RoleWriter:
     operations: Operations
     phase: Literal["prologue", "iteration", "epilogue"] = "iteration"
     stops: dict[n.Statement, Stop[Asked]] = field(default_factory=dict)
-    loads: Tally = field(default_factory=Tally)
-    tally: Tally = field(default_factory=Tally)
+    open: _Open = field(default_factory=_Open)
     products: Tally | None = None
-    label: str = ""
 
     def write(self, body: tuple[n.Statement, ...], times: Expr) -> None:
         for s in body:
@@ -163,14 +200,11 @@ class _RoleWriter:
             self._stop(s, Stop(self.close()))
         taken = self.whole.program.taken_of(s)
         if not taken.same(BRANCH_PARTS) and not stops_inside:
-            outside = self.tally, self.loads
-            self.tally, self.loads = Tally(), Tally()
+            outside, self.open = self.open, _Open(order=self.open.order)
             for inner in s.children:
                 self.write(inner.statements, times)
-            branches = self.tally, self.loads
-            self.tally, self.loads = outside
-            for tally, branch in zip(outside, branches, strict=True):
-                tally.take(branch, taken)
+            outside.take(self.open, taken)
+            self.open = outside
             return
         if s.instructions or not s.children:
             self._operation(s, times)
@@ -198,12 +232,12 @@ class _RoleWriter:
         begun: list[Asked] = []
         for body in bodies:
             if isinstance(s, n.Repeated):
-                self.label = "round"
+                self.open.label = "round"
                 if not s.written_out and outer == "prologue":
-                    self.tally.add("warp_instructions", self.operations.warps * ROUND_INSTRUCTIONS)
+                    self.open.first.add("warp_instructions", self.operations.warps * ROUND_INSTRUCTIONS)
             if body.consumes:
                 stages = self.whole.program.pipeline(body.consumes).stages
-                self.tally.wait("barriers", where(stages == 1, 2, 1) if ahead else 1)
+                self.open.first.wait("barriers", where(stages == 1, 2, 1) if ahead else 1)
             around, self.products = self.products, Tally()
             self.write(body.statements, expr(1))
             asked = self._asked(self.products, "products", False)
@@ -233,12 +267,10 @@ class _RoleWriter:
 
     def _operation(self, s: n.Statement, times: Expr) -> None:
         reads = isinstance(s, (n.Load, n.Copy)) and s.source.memory is GMEM
-        name = str(getattr(s, "instruction", type(s).__name__.lower()))
-        if not self.label or self.label == "setup":
-            self.label = name
-        elif name not in self.label:
-            self.label += f", {name}"
-        tally = self.loads if reads else self.tally
+        tally, named = self.open.step(s)
+        if (name := str(getattr(s, "instruction", type(s).__name__.lower()))) not in named:
+            named.append(name)
+        tally = self.open.loads if reads else tally
         if isinstance(s, n.Multiply) and s.token is not None and self.products is not None:
             tally = self.products
         self.operations.add(s, tally, times, self.phase == "iteration")
@@ -261,9 +293,12 @@ class _RoleWriter:
 
     def close(self) -> tuple[Asked, ...]:
         """Ends the stretch of work that is open."""
-        made = (*self._asked(self.loads, "loads", True), *self._asked(self.tally, self.label or "work", False))
-        self.loads, self.tally, self.label = Tally(), Tally(), ""
-        return made
+        done, self.open = self.open, _Open()
+        made = [*self._asked(done.loads, "loads", True)]
+        for number, (tally, named) in enumerate(done.steps):
+            own = ", ".join(named) or ("work" if number else done.label or "work")
+            made += self._asked(tally, own, False)
+        return tuple(made)
 
     def _asked(self, tally: Tally, label: str, together: bool) -> tuple[Asked, ...]:
         """A stretch of what was counted; none where that is nothing."""

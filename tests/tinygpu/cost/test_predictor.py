@@ -37,6 +37,8 @@ demands = st.builds(
     even=st.integers(0, 1),
     turns=st.integers(1, 3),
     in_turn=st.integers(0, 1),
+    circulating=st.integers(0, 4),
+    rows=st.tuples(st.tuples(works, works), st.tuples(works)),
     bytes_in_flight_per_cta=st.integers(1, 1 << 17),
     dram_bytes_read=st.integers(0, 1 << 30),
     dram_bytes_written=st.integers(0, 1 << 30),
@@ -171,6 +173,8 @@ def test_arrays_agree_with_scalars(name: str, points: list[Demand]) -> None:
         first = values[0]
         if isinstance(first, Work | Chain | Phase):
             return type(first)(*(stacked([getattr(v, f.name) for v in values]) for f in fields(first)))
+        if isinstance(first, tuple):
+            return tuple(stacked(list(column)) for column in zip(*values, strict=True))
         return first if first is None or isinstance(first, str) else np.array(values)
 
     many = Demand(*(stacked([getattr(p, f.name) for p in points]) for f in fields(Demand)))
@@ -379,6 +383,8 @@ def test_a_demand_has_the_shape_of_any_of_its_counts() -> None:
                 for name in (f.name for f in fields(part)):
                     phase = Phase(**{part.__name__.lower(): part(**{name: three})})
                     assert replace(lone, **{field.name: phase}).shape == (3,)
+        elif field.name == "rows":
+            assert replace(lone, rows=((Work(), Work(alu_ops=three)),)).shape == (3,)
         elif field.name not in ("operand", "accumulator", "tensor_path"):
             assert replace(lone, **{field.name: three}).shape == (3,)
 
