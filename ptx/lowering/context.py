@@ -92,6 +92,7 @@ class Context:
     first_step: int = field(init=False)  # rows from one warpgroup's part of a tile to the next
     spots: dict[tuple[int, str], Any] = field(default_factory=dict)  # what a probed kernel records
     log: Reg = field(init=False)  # where its thread goes on recording
+    log_bytes: int = 0  # of the log of each thread
     # wgmma put off until the threads have written their operands, with the statement that it belongs to
     products: list[tuple[n.Statement, str]] = field(default_factory=list)
     under_way: n.Statement | None = None  # what the lines that are printed belong to

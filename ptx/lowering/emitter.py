@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-_REGISTER = re.compile(r"%[rdph]\d+")
-KINDS = {"r": "b32", "d": "b64", "p": "pred", "h": "b16"}
+_REGISTER = re.compile(r"%[rdphq]\d+")
+KINDS = {"r": "b32", "d": "b64", "p": "pred", "h": "b16", "q": "b128"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reg:
-    """A virtual register and the depth of the block that defines it. kind: r, d (64 bits), p, h (16 bits)."""
+    """A virtual register and the depth of the block that defines it. kind: r, d (64 bits), p, h (16 bits), q (128)."""
 
     name: str
     kind: str

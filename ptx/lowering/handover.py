@@ -120,8 +120,9 @@ def _arrivals(program: Program, pipeline: str, role: Role) -> int:
     return 1 if commits else int(role.warps) * pair_of_ring(program, pipeline)
 
 
-def initialise(context: Context) -> None:
-    """One thread makes the barriers of all pipelines; afterwards all threads may use them."""
+def initialise(context: Context, also: Callable[[Context], None] | None = None) -> None:
+    """One thread makes the barriers of all pipelines, and those that `also` makes; afterwards all threads may use them.
+    """
     emit, program = context.emit, context.program
     emit.comment("barriers")
     done = emit.label("made")
@@ -141,6 +142,8 @@ def initialise(context: Context) -> None:
         arrivals = empty_arrivals(program, name)
         for slot in range(stages):
             issue(context, Init(empty_barrier(name, offset, stages, slot), arrivals))
+    if also is not None:
+        also(context)
     issue(context, Fence("fence.mbarrier_init.release.cluster"))
     emit.place_label(done)
     tensor_memory.allot(context)

@@ -18,7 +18,17 @@ from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.launching.kernel import Bank, Fact, Kernel, Parameter
-from tinygpu.ptx.lowering import across_ctas, across_warps, control, fix_up, look_back, probe, roles, rounds
+from tinygpu.ptx.lowering import (
+    across_ctas,
+    across_warps,
+    control,
+    fix_up,
+    launch_control,
+    look_back,
+    probe,
+    roles,
+    rounds,
+)
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.grid import Registers, enter, rounds_of_tile
 from tinygpu.ptx.lowering.marks import mark
@@ -32,6 +42,8 @@ VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8,
 OF_FAMILIES = (8, 8)
 # mbarrier.try_wait is of PTX 7.8 and sm_90, fence.mbarrier_init of PTX 8.0 and sm_90.
 BARRIERS: Need = (90, (8, 0))
+# clusterlaunchcontrol is of PTX 8.6 and sm_100.
+TAKING_OVER: Need = (100, (8, 6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +193,8 @@ def _protocol(program: Program, context: Context) -> Protocol:
         stages = int(p.stages) if p.buffers else 1
         pair = pair_of_ring(program, p.name)
         rings.append(Ring(p.name, stages, tuple(b.name for b in p.buffers), p.completion, bytes_of, pair))
+    if context.placement.answers[1]:
+        rings.append(launch_control.ring(context))
     return Protocol(tuple(rings), tuple(int(a.cluster) for a in program.grid.axes), tuple(body))
 
 
@@ -193,6 +207,8 @@ def _declaration(p: Parameter) -> str:
 def _suffix(program: Program) -> str:
     """What `.target` ends in: "a" where an instruction exists on one architecture only, "f" where in a family."""
     found = {i.suffix(*_operands(s)) for s in walk(program.body) for i in s.instructions}
+    if program.grid.scheduler.settled().takes_over and int(program.grid.cluster) > 1:
+        found.add("f")
     return next((suffix for suffix in ("a", "f") if suffix in found), "")
 
 
@@ -329,7 +345,9 @@ def _limits(context: Context, body: tuple[n.Statement, ...]) -> None:
 
 
 def _needs(program: Program) -> Iterator[Need]:
-    """(oldest target, lowest version) of every instruction."""
+    """(oldest target, lowest version) of every instruction, and of what clusters take each other over by."""
+    if program.grid.scheduler.settled().takes_over:
+        yield TAKING_OVER
     for s in walk(program.body):
         yield from (instruction.available(*_operands(s)) for instruction in s.instructions)
 

@@ -163,9 +163,19 @@ def begin(context: Context, thread_bytes: int) -> None:
     base = context.workspace[PROBES] = emit.parameter("d")
     cta = emit.computed("r", "mov.u32 {d}, %ctaid.x;")
     number = emit.add(emit.mul(cta, int(context.program.threads)), context.arguments["tid"])
-    context.log = emit.parameter("d")
+    context.log, context.log_bytes = emit.parameter("d"), thread_bytes
     emit.line(f"mov.b64 {context.log}, {emit.add64(base, emit.wide(number, thread_bytes))};")
     context.spots = spots(context.program)
+
+
+def go_on_as(context: Context, cta: Number) -> None:
+    """The threads record in the logs of a CTA that they take over, which never begins."""
+    if not context.spots:
+        return
+    emit = context.emit
+    number = emit.add(emit.mul(cta, int(context.program.threads)), context.arguments["tid"])
+    start = emit.add64(context.workspace[PROBES], emit.wide(number, context.log_bytes))
+    emit.line(f"mov.b64 {context.log}, {start};")
 
 
 def registers(context: Context, s: n.Statement, *tiles: Tile) -> None:

@@ -9,7 +9,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.one_thread import found_by_all, statements
 from tinygpu.program.pairs import pair_of, pair_of_role
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import handover, tensor_memory
+from tinygpu.ptx.lowering import handover, launch_control, probe, tensor_memory
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
 from tinygpu.ptx.lowering.grid import Registers, enter, trips_of
@@ -24,8 +24,8 @@ WARPGROUP_WARPS = 4
 def write(context: Context, body: handover.Body) -> None:
     """All roles of a program, each in a branch of its own warps."""
     emit, program = context.emit, context.program
-    if context.placement.barriers:  # else every role hands over to itself alone
-        handover.initialise(context)
+    if context.placement.barriers or context.placement.answers[1]:  # else every role hands over to itself alone
+        handover.initialise(context, launch_control.initialise if context.scheduler.takes_over else None)
     end = emit.label("end")
     for number, role in enumerate(program.roles):
         context.barrier_id = number + 1
@@ -63,7 +63,8 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     if pair > 1:
         other = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.rank_in_pair())
         emit.line(f"@{other} bra {end};")
-    block_of = partial(RoleBody, role.name, warps, alone, role.share, pair=pair)
+    walks = launch_control.walkers(context.program, role)
+    block_of = partial(RoleBody, role.name, warps, alone, role.share, pair=pair, walks=walks)
     with context.protocol.block(lambda body: block_of(body=body)):
         handover.start(context, role)
         _tiles(context, role, (mine[: together or 0], mine[together or 0 :]), body)
@@ -120,6 +121,9 @@ def _tiles(
     mine = (*parts[0], *parts[1])
     emit = context.emit
     walk = context.scheduler.walk(Registers(context), role.share)
+    if context.scheduler.takes_over:
+        _taken_over(context, role, parts, walk, body)
+        return
     if walk.end is None:
         enter(context, walk, walk.begin)
         _tile(context, parts, body)
@@ -142,6 +146,35 @@ def _tiles(
     emit.close()
     emit.block.body.extend(block.lines())
     emit.line(f"add.u32 {tile}, {tile}, {walk.step};")
+    emit.line(f"bra {again};")
+    emit.place_label(done)
+
+
+def _taken_over(
+    context: Context, role: Role, parts: tuple[tuple[n.Statement, ...], tuple[n.Statement, ...]], walk: Walk,
+    body: handover.Body,
+) -> None:  # fmt: skip
+    """The role's walk over the tile of its own cluster, and those of clusters that are taken over."""
+    emit = context.emit
+    places = launch_control.start(context, role)
+    item = emit.new("r", len(emit.blocks))
+    emit.line(f"mov.u32 {item}, {walk.begin};")
+    again, done = emit.label("tile"), emit.label("tiles_done")
+    emit.place_label(again)
+    block = emit.open()
+    context.looping = True
+    with context.protocol.block(partial(Tiles, answered=True)):
+        if places.asks is not None:
+            launch_control.ask(context, places.asks, launch_control.walkers(context.program, role))
+        enter(context, walk, item)
+        _tile(context, parts, body)
+        taken, first = launch_control.hear(context, places.hears)
+    emit.line(f"@!{taken} bra {done};")
+    with emit.inner():
+        emit.line(f"mov.u32 {item}, {emit.div(first, context.cluster_size)};")
+        probe.go_on_as(context, emit.add(first, context.cluster_rank_of({})))
+    emit.close()
+    emit.block.body.extend(block.lines())
     emit.line(f"bra {again};")
     emit.place_label(done)
 

@@ -36,7 +36,7 @@ def steps(program: Program) -> tuple[tuple[str, int], ...]:
 
 
 def rings(program: Program) -> tuple[Ring, ...]:
-    """The pipelines of a filled-in program."""
+    """The pipelines of a filled-in program, and the answers by which clusters take each other over."""
     out = []
     for pipeline in program.pipelines:
         consumed: dict[str, Expr] = {}
@@ -50,6 +50,8 @@ def rings(program: Program) -> tuple[Ring, ...]:
         phases = pipeline.completion in (*HANDED_OVER, "turn")
         stages = int(pipeline.stages) if pipeline.buffers else 1
         out.append(Ring(pipeline.name, stages, write(slots), phases))
+    if answers := int(program.grid.scheduler.answers):
+        out.append(Ring("launch control", answers, write(expr(1)), True))
     return tuple(out)
 
 

@@ -64,7 +64,11 @@ class Before:
     trips: Trips
 
 
-Condition: TypeAlias = Before | Literal["one thread", "last CTA", "shared tile", "branch"]
+# What is done by the warp that asks for other clusters, in the first CTA of its cluster.
+ASKING: Literal["asking"] = "asking"
+Condition: TypeAlias = Before | Literal["one thread", "last CTA", "shared tile", "branch", "asking"]
+# The ring of the answers, which is no pipeline of a program, and what tells that one of its slots is full.
+ANSWERS, ANSWERED = "launch control", "answer"
 
 
 # ---- what is done ---------------------------------------------------------------------------------------------------
@@ -112,11 +116,13 @@ class Expect:
     """One arrival, which also says how many bytes the phase waits for.
 
     pair  2: the first CTA of a pair alone does so, for what comes to both
+    ctas  of a cluster: in each of so many, by one lane for each
     """
 
     barrier: Barrier
     bytes: int
     pair: int = 1
+    ctas: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,34 @@ class Bring:
     ctas: int = 1
     axis: int | None = None
     pair: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Asks for a cluster that has not begun. The answer comes to the same slot in each of `ctas` CTAs of the cluster,
+    and completes its bytes at the slot's barrier there.
+
+    at  where the answers begin in shared memory, in bytes
+    """
+
+    barrier: Barrier
+    at: int
+    ctas: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """Reads the answer in a slot: whether a cluster was taken over, and the number of its first CTA.
+
+    at     where the answers begin in shared memory, in bytes
+    taken  is true where one was
+    first  the number, which means nothing where none was
+    """
+
+    slot: Reg
+    at: int
+    taken: Reg
+    first: Reg
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +193,7 @@ class Arrive:
     threads  after reads of threads, which an arrival at another CTA releases
     axes     of the grid, along which the CTAs are neighbours
     pair     2: at the barrier of the first CTA of the pair, instead of the own one
+    home     at the barrier of the first CTA of a cluster of so many, instead of the own one
     """
 
     barrier: Barrier
@@ -167,6 +202,7 @@ class Arrive:
     threads: bool = False
     axes: tuple[int, ...] = ()
     pair: int = 1
+    home: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +311,8 @@ class Fence:
 
 
 Action: TypeAlias = (
-    Init | Start | Take | Wait | Expect | Bring | Touch | Arrive | CommitAt | Set | Advance | Skip | Flip | Commit
-    | Settled | WaitGroup | Meet | MeetWarp | MeetCluster | Fence
+    Init | Start | Take | Wait | Expect | Bring | Ask | Hear | Touch | Arrive | CommitAt | Set | Advance | Skip | Flip
+    | Commit | Settled | WaitGroup | Meet | MeetWarp | MeetCluster | Fence
 )  # fmt: skip
 
 
@@ -290,6 +326,7 @@ class RoleBody:
     one    of them one thread issues it, which its warp elects
     share  (r, n): it takes the tiles whose number leaves r when divided by n
     pair   2: it exists in the first CTA of each pair only
+    walks  warps that go through the tiles, where one may go on alone
     """
 
     role: str
@@ -298,13 +335,18 @@ class RoleBody:
     share: tuple[int, int]
     body: tuple[Step, ...] = ()
     pair: int = 1
+    walks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """A walk over the tiles that a role takes; it may take none."""
+    """A walk over the tiles that a role takes; it may take none.
+
+    answered  it goes on by the answer that it hears last in each tile, to one tile at least
+    """
 
     body: tuple[Step, ...] = ()
+    answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial, reduce
 
-from tinygpu.language.buffer_space import BARRIER_BYTES
+from tinygpu.language.buffer_space import ANSWER_BYTES, BARRIER_BYTES
 from tinygpu.program.pairs import pair_of
 from tinygpu.ptx.lowering.context import Context
 from tinygpu.ptx.lowering.emitter import Number, Reg
@@ -15,12 +15,14 @@ from tinygpu.ptx.lowering.sync import (
     Action,
     Advance,
     Arrive,
+    Ask,
     Bring,
     Commit,
     CommitAt,
     Expect,
     Fence,
     Flip,
+    Hear,
     Init,
     Meet,
     MeetCluster,
@@ -73,10 +75,16 @@ def _write(context: Context, action: Action) -> None:
             emit.line(f"mov.u32 {parity}, {pipe.parity};")
         case Wait():
             _wait(context, action)
+        case Expect(ctas=ctas) if ctas > 1:
+            _expect_everywhere(context, action)
         case Expect(barrier, count, pair):
             first = emit.less(context.rank_in_pair(), 1) if pair > 1 else None
             text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{address(context, barrier)}], {count};"
             context.engine(text, first if isinstance(first, Reg) else None)
+        case Ask():
+            _ask(context, action)
+        case Hear():
+            _hear(context, action)
         case Arrive():
             _arrive(context, action)
         case CommitAt():
@@ -132,7 +140,10 @@ def _arrive(context: Context, action: Arrive) -> None:
         emit.line(f"and.pred {both}, {real}, {mine};")
         mine = both
     place = address(context, Barrier(barrier.pipeline, barrier.side, slot, barrier.offset))
-    if action.pair > 1:
+    if action.home > 1:
+        home = emit.computed("r", "mapa.shared::cluster.u32 {d}, {0}, 0;", place)
+        emit.line(f"@{mine} {ABROAD_BY_THREADS} _, [{home}];")
+    elif action.pair > 1:
         first = of_first(context, Barrier(barrier.pipeline, barrier.side, slot, barrier.offset))
         emit.line(f"@{mine} {ABROAD_BY_THREADS} _, [{first}];")
     elif action.ctas == 1:
@@ -143,6 +154,36 @@ def _arrive(context: Context, action: Arrive) -> None:
         emit.line(f"@{mine} {ABROAD_BY_THREADS if action.threads else ABROAD_BY_AGENTS} _, [{remote}];")
     emit.close()
     emit.block.body.extend(block.lines())
+
+
+def _expect_everywhere(context: Context, action: Expect) -> None:
+    """One lane for each CTA of the cluster says at that CTA's barrier how many bytes come."""
+    emit, lane = context.emit, context.lane()
+    rank = emit.minimum(lane, action.ctas - 1)
+    place = emit.computed("r", "mapa.shared::cluster.u32 {d}, {0}, {1};", address(context, action.barrier), rank)
+    expect = "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64"
+    emit.line(f"@{emit.less(lane, action.ctas)} {expect} _, [{place}], {action.bytes};")
+
+
+def _answer_at(context: Context, slot: Number, at: int) -> Number:
+    emit = context.emit
+    return emit.add(emit.add(context.arguments["smem"], emit.mul(slot, ANSWER_BYTES)), at)
+
+
+def _ask(context: Context, action: Ask) -> None:
+    """PTX ISA, clusterlaunchcontrol.try_cancel."""
+    to, everywhere = _answer_at(context, action.barrier.slot, action.at), action.ctas > 1
+    form = "async.shared::cta.mbarrier::complete_tx::bytes" + ".multicast::cluster::all" * everywhere
+    context.engine(f"clusterlaunchcontrol.try_cancel.{form}.b128 [{to}], [{address(context, action.barrier)}];")
+
+
+def _hear(context: Context, action: Hear) -> None:
+    """PTX ISA, clusterlaunchcontrol.query_cancel."""
+    emit, query = context.emit, "clusterlaunchcontrol.query_cancel"
+    answer = emit.new("q")
+    emit.line(f"ld.shared.b128 {answer}, [{_answer_at(context, action.slot, action.at)}];")
+    emit.line(f"{query}.is_canceled.pred.b128 {action.taken}, {answer};")
+    emit.line(f"{query}.get_first_ctaid::x.b32.b128 {action.first}, {answer};")
 
 
 def _commit_at(context: Context, action: CommitAt) -> None:

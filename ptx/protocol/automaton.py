@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tinygpu.language.buffer_space import ANSWER_BYTES
 from tinygpu.language.roles import ARRIVALS, HANDED_OVER
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.emitter import Number, Reg
@@ -107,7 +108,9 @@ def automaton(protocol: sync.Protocol, role: sync.RoleBody) -> Automaton:
 
 def _does(graph: _Graph) -> dict[str, frozenset[str]]:
     """What a role does at the barriers of each ring."""
-    kinds = {sync.Wait: "wait", sync.Expect: "expect", sync.Bring: "bring", sync.Arrive: "arrive"}
+    kinds = {
+        sync.Wait: "wait", sync.Expect: "expect", sync.Bring: "bring", sync.Ask: "bring", sync.Arrive: "arrive",
+    }  # fmt: skip
     found: dict[str, set[str]] = {}
     for ways in graph.ways:
         for action, _ in ways:
@@ -119,7 +122,7 @@ def _does(graph: _Graph) -> dict[str, frozenset[str]]:
             if isinstance(action, sync.Arrive) and action.barrier.side == "full":
                 found.setdefault(action.barrier.pipeline, set()).update(("bring", "expect"))
                 continue
-            if isinstance(action, (sync.Wait, sync.Expect, sync.Bring, sync.Arrive)):
+            if isinstance(action, (sync.Wait, sync.Expect, sync.Bring, sync.Ask, sync.Arrive)):
                 found.setdefault(action.barrier.pipeline, set()).add(kinds[type(action)])
     return {ring: frozenset(of) for ring, of in found.items()}
 
@@ -167,6 +170,10 @@ class _Run:
                 self.expect(state, registers, progress, barrier, count)
             case sync.Bring():
                 self.bring(state, registers, progress, action)
+            case sync.Ask(barrier, ctas=ctas):
+                self.bring(state, registers, progress, sync.Bring(barrier, ANSWER_BYTES, ctas))
+            case sync.Hear(slot):
+                self.touch(state, registers, progress, sync.Touch(sync.ANSWERS, slot, "read", "threads"))
             case sync.Arrive(barrier) if barrier.side == "turn":
                 turn = self.end_turn(state, progress, barrier)
             case sync.Arrive(barrier) if barrier.side == "full":

@@ -12,6 +12,7 @@ from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.roles import HANDED_OVER
 from tinygpu.program.order import Blocked
 from tinygpu.ptx.lowering import sync
+from tinygpu.ptx.protocol.asking import check_answers, parts
 from tinygpu.ptx.protocol.automaton import automaton
 from tinygpu.ptx.protocol.counting import steps_of
 from tinygpu.ptx.protocol.execution import Instance, roles
@@ -182,14 +183,14 @@ def certify(protocol: sync.Protocol, proofs: Proofs | None = None) -> Certificat
 
 
 def _between_roles(protocol: sync.Protocol, proofs: Proofs) -> tuple[RingCertificate, ...]:
-    rings = [ring for ring in protocol.rings if ring.completion in (*HANDED_OVER, "turn")]
+    rings = [ring for ring in protocol.rings if ring.completion in (*HANDED_OVER, sync.ANSWERED, "turn")]
     if not rings:
         return ()
     if not _made_for_all(protocol):
         sentence = "round 0: a role may use barriers that are not made yet; all meet behind the fence that follows them"
         return tuple(RingCertificate(ring, "refuted", reason=sentence, round=0) for ring in rings)
     try:
-        automata = tuple(automaton(protocol, role) for role in roles(protocol))
+        automata = tuple(automaton(protocol, part) for role in roles(protocol) for part in parts(role))
     except Irregular as why:
         return _explored(protocol, rings, str(why))
     try:
@@ -324,6 +325,8 @@ def _look(protocol: sync.Protocol) -> tuple[Explored, ...]:
         rounds.append((2, 2) * every)
     if summed := [ring.stages for ring in protocol.rings if ring.completion == COMMIT]:  # a slot for each tile
         rounds.append((1,) * (2 * max(summed) + 1))
+    if asked := [ring.stages for ring in protocol.rings if ring.completion == sync.ANSWERED]:
+        rounds.append((1,) * (2 * max(asked) + 1))
     looked = []
     for instance in map(Instance, rounds):
         looked.append(explore(protocol, instance, EXPLORED_STATES))
@@ -345,7 +348,11 @@ def _certified(
         return RingCertificate(ring, "proved", (ONE_AT_A_TIME, *CLAIMS[2:]), asked=asked)
     producers = tuple(a for a in mine if any(m.side == "empty" and m.kind == "wait" for m in a.of(ring.name)))
     consumers = tuple(a for a in mine if a not in producers)
-    apart = check_counts(protocol, ring, producers, consumers)
+    answers, apart = ring.completion == sync.ANSWERED, False
+    if answers:
+        check_answers(protocol, ring, producers, consumers)
+    else:
+        apart = check_counts(protocol, ring, producers, consumers)
     for group, verb in ((producers, "produce"), (consumers, "consume")):
         check_turns(protocol, ring.name, group, automata, verb)
     check_slots(ring.name, producers, consumers)

@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from tinygpu.language.buffer_space import ANSWER_BYTES
 from tinygpu.language.roles import HANDED_OVER
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Barrier, Side
 from tinygpu.ptx.protocol.counting import steps_of
 
-MBARRIERS = (*HANDED_OVER, "turn")
-Pair: TypeAlias = Literal["", "both", "first", "alone"]
+MBARRIERS = (*HANDED_OVER, sync.ANSWERED, "turn")
+Pair: TypeAlias = Literal["", "both", "first", "alone", "asked", "home"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class Event:
     round  which use of the ring it belongs to, counted over all tiles
     value  parity of a wait, bytes of expect and bring
     ctas   CTAs that a bring or an arrival goes to, along these axes of the grid
-    pair   of each of these pairs of CTAs, "both" get it, or the "first" one; "alone": the first one does it, for both
+    pair   of each of these pairs of CTAs, "both" get it, or the "first" one; "alone": the first one does it, for both;
+           "asked": the first CTA of a cluster does it, for all of them; "home": it is done to the first
     """
 
     kind: str
@@ -91,6 +93,7 @@ class _Run:
     last: dict[tuple[str, int], int] = field(default_factory=dict)  # the use of a slot that was waited for last
     added: dict[str, int] = field(default_factory=dict)  # the use in which products are added up
     tile: int = 0
+    asking: bool = False  # who asks for answers goes through their ring beside who hears them
 
     def body(self, steps: tuple[sync.Step, ...]) -> Iterator[Event]:
         for step in steps:
@@ -107,6 +110,10 @@ class _Run:
                 for count in range(self.trips(trips)):
                     self.counters[index] = count
                     yield from self.body(body)
+            case sync.When(sync.ASKING, body):
+                self.asking = True
+                yield from self.body(body)
+                self.asking = False
             case sync.When(condition, body):
                 if not isinstance(condition, sync.Before) or self.holds(condition):
                     yield from self.body(body)
@@ -116,6 +123,8 @@ class _Run:
                 pass
             case sync.Touch():
                 yield from self.touch(step)
+            case sync.Hear(slot):
+                yield from self.touch(sync.Touch(sync.ANSWERS, slot, "read", "threads"))
             case _:
                 yield from self.finished("threads")
                 yield from self.action(step)
@@ -124,8 +133,9 @@ class _Run:
         match action:
             case sync.Start(pipe, parity):
                 self.registers |= {pipe.slot.name: 0, pipe.parity.name: parity, pipe.held.name: sync.NOBODY}
-                self.uses.setdefault(pipe.name, 0)
-                self.pipes |= {pipe.slot.name: pipe.name, pipe.parity.name: pipe.name}
+                name = self.place(pipe.name)
+                self.uses.setdefault(name, 0)
+                self.pipes |= {pipe.slot.name: name, pipe.parity.name: name}
             case sync.Take(pipe, slot, parity):
                 self.registers[slot.name] = self.value(pipe.slot)
                 self.registers[parity.name] = self.value(pipe.parity)
@@ -143,7 +153,11 @@ class _Run:
                 self.registers[parity.name] ^= 1
                 self.uses[self.pipes[parity.name]] += 1
             case sync.Wait(barrier, parity):
-                yield self.event("wait", barrier, self.value(parity))
+                yield self.event("wait", barrier, self.value(parity), pair="asked" if self.asking else "")
+            case sync.Expect(barrier, count) if self.asking:
+                yield self.event("expect", barrier, count, action.ctas, pair="asked")
+            case sync.Ask(barrier, ctas=ctas):
+                yield self.event("bring", barrier, ANSWER_BYTES, ctas, pair="asked")
             case sync.Expect(barrier, count, pair):
                 yield self.event("expect", barrier, count, pair="alone" if pair > 1 else "")
             case sync.Bring(barrier, count, ctas, axis, pair):
@@ -151,6 +165,8 @@ class _Run:
                 yield self.event("bring", barrier, count, ctas, () if axis is None else (axis,), to)
             case sync.Arrive(barrier) if barrier.side == "full":  # what it has stored is there, and so it says
                 yield self.event("arrive", barrier, 1)
+            case sync.Arrive(barrier, home=home) if barrier.pipeline == sync.ANSWERS:
+                yield self.event("arrive", barrier, pair="home" if home > 1 else "")
             case sync.Arrive(barrier, ctas, held, _, axes, pair):
                 if not (held and self.value(barrier.slot) == sync.NOBODY):
                     yield self.event("arrive", barrier, 0, ctas, axes, "first" if pair > 1 else "")
@@ -195,11 +211,15 @@ class _Run:
         count = self.counters[condition.index] if condition.index else 0
         return count + condition.offset < self.trips(condition.trips)
 
+    def place(self, ring: str) -> str:
+        """What uses of a ring are counted under: those that are asked for beside those that are heard."""
+        return f"{ring}, asked" if self.asking else ring
+
     # -- events ----------------------------------------------------------------------------------------------------
     def event(
         self, kind: str, b: Barrier, value: int = 0, ctas: int = 1, axes: tuple[int, ...] = (), pair: Pair = ""
     ) -> Event:
-        slot, use = self.value(b.slot), self.uses[b.pipeline]
+        slot, use = self.value(b.slot), self.uses[self.place(b.pipeline)]
         if kind == "wait":
             self.last[b.pipeline, slot] = use
         elif kind == "arrive" and b.side == "empty":

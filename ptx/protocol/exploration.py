@@ -130,7 +130,8 @@ class _Search:
                 first = not self.ctas[cta] or self.ctas[cta][-1] % 2 == 0
                 if role.pair > 1 and not first:
                     continue
-                steps = tuple(_steps(tuple(e for e in all_events if first or e.pair != "alone")))
+                mine = (e for e in all_events if (first or e.pair != "alone") and not (cta and e.pair == "asked"))
+                steps = tuple(_steps(tuple(mine)))
                 # in one CTA, one warp goes on by itself
                 parts = [1] if role.one or role.warps == 1 else [role.warps] if cta else [role.warps - 1, 1]
                 self.actors += [_Actor(cta, role.role, warps, steps, tuple(_reads(steps))) for warps in parts]
@@ -153,6 +154,10 @@ class _Search:
 
     def neighbours(self, cta: int, event: Event) -> list[int]:
         """The CTAs that an arrival or a bring goes to: the own one, and those beside it along the axes."""
+        if event.pair == "home":
+            return [0]
+        if event.pair == "asked":
+            return list(range(event.ctas))
         own, found = self.ctas[cta], [cta]
         if event.ctas > 1:
             for axis in event.axes:

@@ -84,9 +84,18 @@ def deeds(role: sync.RoleBody, rings: frozenset[str]) -> Items:
     tiles = [step for step in role.body if isinstance(step, sync.Tiles)]
     if len(tiles) > 1 or (tiles and any(True for s in role.body if s not in tiles for _ in _items((s,), rings, {}))):
         raise Irregular(f"{role.role} waits outside of its tiles")
-    pipes = {s.pipe.slot.name: s.pipe.name for s in role.body if isinstance(s, sync.Start)}
+    pipes = {s.pipe.slot.name: s.pipe.name for s in _starts(role.body)}
     held = {s.pipe.held.name: s.pipe.name for s in role.body if isinstance(s, sync.Start)}
     return tuple(_items(tiles[0].body if tiles else role.body, rings, pipes | held))
+
+
+def _starts(steps: tuple[sync.Step, ...]) -> Iterator[sync.Start]:
+    """Where a role begins in rings; of answers, where it begins to ask for them: who hears them fills nothing."""
+    for s in steps:
+        if isinstance(s, sync.Start) and s.pipe.name != sync.ANSWERS:
+            yield s
+        elif isinstance(s, sync.When) and s.condition == sync.ASKING:
+            yield from (start for start in s.body if isinstance(start, sync.Start))
 
 
 def _items(steps: tuple[sync.Step, ...], rings: frozenset[str], pipes: Mapping[str, str]) -> Iterator[Item]:
@@ -106,7 +115,7 @@ def _items(steps: tuple[sync.Step, ...], rings: frozenset[str], pipes: Mapping[s
                 number = trips.number if isinstance(trips.number, int) else None
                 key = "rounds", trips.base or trips.text
                 yield from _block(Block(key, True, number, tuple(_items(body, rings, pipes)), trips.more))
-            case sync.When("one thread", body):
+            case sync.When("one thread" | sync.ASKING, body):
                 yield from _items(body, rings, pipes)
             case sync.When(condition, body):
                 inside = tuple(_items(body, rings, pipes))
@@ -155,7 +164,11 @@ def order(
         for ring in rings
         if ring.completion == "turn"
     }
-    items = {a.role.role: _own(a, deeds(a.role, names)) for a in using}
+    whole = {step.role: step for step in protocol.body if isinstance(step, sync.RoleBody)}
+    fills: dict[str, set[str]] = {a.role.role: set() for a in using}
+    for a in using:
+        fills[a.role.role] |= {m.ring for m in a.moves if m.kind == "bring"}
+    items = {name: _own(own, deeds(whole[name], names)) for name, own in fills.items()}
     try:
         stretches = ordered(items, {a.role.role: a.role.share for a in using}, takers, stages)
     except Unordered as why:
@@ -164,13 +177,12 @@ def order(
     return OrderProof(least, tuple(takers.items()), stretches)
 
 
-def _own(machine: Automaton, items: Items) -> Items:
+def _own(fills: set[str], items: Items) -> Items:
     """Without the steps to the next slot of rings that a role does not fill."""
-    fills = frozenset(m.ring for m in machine.moves if m.kind == "bring")
     out: list[Item] = []
     for item in items:
         if isinstance(item, Block):
-            out.append(replace(item, body=_own(machine, item.body)))
+            out.append(replace(item, body=_own(fills, item.body)))
         elif item.verb != "fill" or item.ring in fills:
             out.append(item)
     return tuple(out)

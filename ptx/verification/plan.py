@@ -99,7 +99,8 @@ def plan(
         sizes = ",".join(f"{name}={size}" for name, size in of.dims)
         ctas = _ctas(kernel, of, aim, number)
         # Side by side, a cluster's later pieces come last, and are never what others fix up.
-        alone = bool(kernel.dealt) and number == 2
+        # Alone, a cluster takes all others over, and their answers' slots go round as often as there are tiles.
+        alone = number != 1 if kernel.scheduler.takes_over else bool(kernel.dealt) and number == 2
         where = [f"{aim.name} ({sizes})"] * (of != first) + ["one cluster after another"] * alone
         runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))
     return tuple(_distinct(runs))

@@ -18,6 +18,8 @@ BUFFER_ALIGN_BYTES = 128
 SWIZZLED_ALIGN_BYTES = 1024
 # PTX ISA, mbarrier: an opaque object of 8 bytes, at a multiple of 8.
 BARRIER_BYTES = 8
+# PTX ISA, clusterlaunchcontrol.try_cancel: an opaque answer of 16 bytes, at a multiple of 16.
+ANSWER_BYTES = 16
 TMEM_COLUMN_BYTES = TMEM_LANES * 4
 # PTX ISA, tcgen05.alloc: columns that are allocated at once.
 COLUMNS = (32, 64, 128, 256, 512)
@@ -50,7 +52,7 @@ def shared_bytes(program: Program) -> Expr:
     bytes at most.
     """
     used = buffer_bytes(program, program.body, SMEM) + exchange_bytes(program)
-    used = sum((barrier_bytes(program, p) for p in program.pipelines), used)
+    used = sum((barrier_bytes(program, p) for p in program.pipelines), used + answer_bytes(program))
     align = buffer_align_bytes(program)
     return used if align <= BUFFER_ALIGN_BYTES or used.same(0) else used + align
 
@@ -124,6 +126,11 @@ def allocated_tmem_bytes(program: Program) -> Expr:
     for power in reversed(COLUMNS[:-1]):
         allocated = where(columns <= power, power, allocated)
     return where(columns > MOST_COLUMNS, columns, allocated) * TMEM_COLUMN_BYTES
+
+
+def answer_bytes(program: Program) -> Expr:
+    """Shared memory for the answers by which clusters take each other over, and the barriers that hand them over."""
+    return program.grid.scheduler.answers * (ANSWER_BYTES + 2 * BARRIER_BYTES)
 
 
 def barrier_bytes(program: Program, p: Pipeline) -> Expr:

@@ -14,6 +14,7 @@ from tinygpu.language.buffer import Buffer
 from tinygpu.language.buffer_space import (
     BUFFER_ALIGN_BYTES,
     all_turns,
+    answer_bytes,
     barrier_bytes,
     buffer_align_bytes,
     cluster_exchange,
@@ -95,6 +96,7 @@ class Placement:
     barriers     per pipeline that mbarriers hand over, the offset of the first of them
     of_cluster   the same of what the CTA leaves for others of its cluster
     exchanges    per role whose warps exchange something, (offset, bytes that they leave at a time); two such places
+    answers      (offset, how many) of those by which clusters take each other over; behind all are their barriers
     align_bytes  multiple at which shared memory must begin
     """
 
@@ -104,6 +106,7 @@ class Placement:
     align_bytes: int
     exchanges: Mapping[str, tuple[int, int]]
     of_cluster: tuple[int, int]
+    answers: tuple[int, int] = (0, 0)
 
     @property
     def asked_bytes(self) -> int:
@@ -131,12 +134,14 @@ def place(program: Program, swizzles: Swizzles) -> Placement:
     others = cluster_exchange(program)
     of_cluster = total, int(others)
     total += int(all_turns(others))
+    answers = total, int(program.grid.scheduler.answers)
+    total += int(answer_bytes(program))
     barriers: dict[str, int] = {}
     for pipeline in program.pipelines:
         if own := int(barrier_bytes(program, pipeline)):
             barriers[pipeline.name] = total
             total += own
-    return Placement(places, total, barriers, buffer_align_bytes(program), left, of_cluster)
+    return Placement(places, total, barriers, buffer_align_bytes(program), left, of_cluster, answers)
 
 
 def _place(

@@ -39,6 +39,7 @@ from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
+from tinygpu.schedulers.launch_control import LaunchControl, TakenOver
 from tinygpu.schedulers.scheduler import TileScheduler
 from tinygpu.schedulers.sliced import OneTile, StaticPersistent
 from tinygpu.schedulers.stream_k import StreamK
@@ -56,6 +57,8 @@ _CLASSES: tuple[type, ...] = (
     OneTile,
     StaticPersistent,
     StreamK,
+    LaunchControl,
+    TakenOver,
     Role,
     Pipeline,
     Token,

@@ -35,7 +35,7 @@ class Work:
 class Walk:
     """What one cluster takes: the items `begin`, `begin + step`, ... below `end`.
 
-    end  None: it takes one item
+    end  None: it takes one item, and of clusters that take each other over, then those that are answered
     """
 
     begin: Value
@@ -102,8 +102,22 @@ class TileScheduler:
 
     @property
     def persistent(self) -> bool:
-        """Whether a CTA takes tile after tile, so that as many are launched as are resident."""
+        """Whether a CTA takes tile after tile: as many are launched as are resident, or one for each item, of which
+        those that run take over others.
+        """
         return False
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether clusters go on to the items of clusters that they take over before these begin (or may, while
+        numbers are open): then `walk` gives the one item of each cluster that is launched.
+        """
+        return False
+
+    @property
+    def answers(self) -> Expr:
+        """Answers to the question for another cluster that a CTA has room for; 0 where nobody asks."""
+        return ZERO
 
     @property
     def slices(self) -> Expr:

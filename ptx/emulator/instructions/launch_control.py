@@ -19,6 +19,7 @@ from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.residents import Residents
 
 RESPONSE_BYTES = 16
 # Where attempts may fail, one request of so many does.
@@ -76,6 +77,13 @@ def _try_cancel(b: Binder, i: Instruction) -> Run:
         residents = c.residents
         responses = np.broadcast_to(get(c), (c.n, 32)).astype(np.int64)
         for origin, at, place, lanes in places(c, i, get_barrier(c)):
+            if origin.cta in _told(residents):
+                origin.fault(
+                    "cluster",
+                    "asks for another cluster after a thread of the CTA has seen that there was none left: behind a no "
+                    "a CTA must not ask again; let it end, or go on only where query_cancel.is_canceled is true",
+                )
+                continue
             for lane in lanes.tolist():
                 own = residents.reach.shared_place(origin, int(responses[at, lane]), False)
                 if own is None:
@@ -83,6 +91,12 @@ def _try_cancel(b: Binder, i: Instruction) -> Run:
                 _request(origin, site, own[1], place[1], list(residents.mates(origin.cta)) if everyone else [place[0]])
 
     return run
+
+
+def _told(residents: Residents) -> set[int]:
+    """The resident CTAs in which a thread has seen an answer that says no."""
+    found: set[int] = residents.extensions.setdefault("clusterlaunchcontrol, no", set())
+    return found
 
 
 def _request(origin: Origin, site: Site, slot: int, barrier_address: int, ctas: list[int]) -> None:
@@ -117,7 +131,11 @@ def _query(b: Binder, i: Instruction) -> Run:
         write = b.destination(target, "pred")
 
         def canceled(c: Cohort) -> None:
-            np.copyto(write(c), np.asarray(high(c)) >> np.uint64(32) != 0, where=c.where)
+            yes = np.broadcast_to(np.asarray(high(c)) >> np.uint64(32) != 0, (c.n, 32))
+            np.copyto(write(c), yes, where=c.where)
+            if c.emulation.checking and not yes.all():
+                saw = (~yes & np.broadcast_to(c.where, yes.shape)).any(axis=1)
+                _told(c.residents).update(c.set.cta[saw, 0].tolist())
 
         return canceled
     axes = [m[-1] for m in i.modifiers if m.startswith("get_first_ctaid::")]

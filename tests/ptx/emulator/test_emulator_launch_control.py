@@ -87,3 +87,16 @@ def test_the_slot_must_not_be_asked_for_again_before_it_is_read() -> None:
     text = PERSISTENT.replace("fence.proxy.async.shared::cta;\n    bar.sync 0;", "")
     report = emulate(text, grid=4, block=64, args=[np.zeros(4, np.uint32)], check="collect")
     assert "race" in [fault.kind for fault in report.faults]
+
+
+def test_after_a_no_nobody_asks_again() -> None:
+    once_more = "@%q bra GO; add.u32 %r8, %r8, 1; setp.gt.u32 %q, %r8, 1; @%q bra END;\nGO:"
+    text = PERSISTENT.replace("@!%q bra END;", once_more).replace("mov.u32 %r4, 0;", "mov.u32 %r4, 0; mov.u32 %r8, 0;")
+    report = emulate(text, grid=4, block=64, args=[np.zeros(4, np.uint32)], check="collect")
+    assert [(fault.kind, fault.sentence) for fault in report.faults if fault.kind == "cluster"] == [
+        (
+            "cluster",
+            "asks for another cluster after a thread of the CTA has seen that there was none left: behind a no a CTA "
+            "must not ask again; let it end, or go on only where query_cancel.is_canceled is true",
+        )
+    ]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from taking_over import Alone, Handed
 
 import tinygpu.ptx.lowering
 from tinygpu.devices import device
@@ -27,7 +28,7 @@ from tinygpu.spaces.build import build_space
 
 LINES = re.compile(
     r"mbarrier\.\w+|bar\.(?:sync|red|warp)|barrier\.cluster\.\w+|(?:cp\.async(?:\.bulk)?|wgmma)\.(?:commit|wait)_(?:group|all)"
-    r"|(?:wgmma\.)?fence\b|cp\.async\.bulk\.tensor\.\dd\.shared"
+    r"|(?:wgmma\.)?fence\b|cp\.async\.bulk\.tensor\.\dd\.shared|clusterlaunchcontrol\.\w+"
 )
 # What of the text each value is; a fence is one line whatever it says.
 OF_VALUES: dict[type, tuple[str, ...]] = {
@@ -36,6 +37,8 @@ OF_VALUES: dict[type, tuple[str, ...]] = {
     sync.Expect: ("mbarrier.arrive",),
     sync.Arrive: ("mbarrier.arrive",),
     sync.Bring: ("cp.async.bulk.tensor",),
+    sync.Ask: ("clusterlaunchcontrol.try_cancel",),
+    sync.Hear: ("clusterlaunchcontrol.query_cancel",) * 2,
     sync.MeetWarp: ("bar.warp",),
     sync.MeetCluster: ("barrier.cluster.arrive", "barrier.cluster.wait"),
     sync.Fence: ("fence",),
@@ -57,6 +60,8 @@ KERNELS: list[tuple[type[Machine], str, tuple[int, ...], dict[str, Any]]] = [
     (MatmulSkinny, "h100", (8, 200, 1000), {"product": "mma.sync"}),
     (MatmulHopper, "h100", (304, 80, 320), {"schedule": "pingpong", "cluster_m": 2, "store": "staged"}),
     (MatmulHopper, "h100", (304, 80, 320), {"schedule": "cooperative", "stream_k": 1}),
+    (Handed, "b200", (100, 200), {"control": 1, "down": 2}),
+    (Alone, "b200", (100, 200), {"warps": 4}),
 ]
 
 
@@ -100,7 +105,7 @@ def test_every_line_that_synchronises_is_a_value_of_the_protocol(
 def test_lowering_writes_synchronisation_in_its_printer_only() -> None:
     """No other file of lowering has such a line in a text of its own."""
     folder = Path(tinygpu.ptx.lowering.__file__).parent
-    words = r"mbarrier\.|bar\.sync|bar\.warp|bar\.red|barrier\.cluster|(?<!cta)_group|wait_all"
+    words = r"mbarrier\.|bar\.sync|bar\.warp|bar\.red|barrier\.cluster|try_cancel|query_cancel|(?<!cta)_group|wait_all"
     text = re.compile(rf'f?"[^"\n]*(?:{words})[^"\n]*"')
     docstring = re.compile(r'"""[\s\S]*?"""')
     writers = {

@@ -83,8 +83,8 @@ def _wrong(step: sync.Step, within: tuple[sync.Step, ...]) -> Iterator[tuple[str
         case sync.Expect(barrier, count):
             yield "a missing arrival", ()
             for other in (count - 16, count + 16, 2 * count):
-                yield "wrong expected bytes", (sync.Expect(barrier, other),)
-        case sync.Bring():
+                yield "wrong expected bytes", (replace(step, bytes=other),)
+        case sync.Bring() | sync.Ask():
             yield "a missing copy", ()
         case sync.Arrive(barrier, ctas):
             yield "a missing release", ()

@@ -172,9 +172,11 @@ def two_rings(produced: str, consumed: str) -> type[Machine]:
 
 
 @cache
-def _protocol(machine: type[Machine], sizes: tuple[int, ...], of: tuple[tuple[str, Any], ...]) -> sync.Protocol:
+def _protocol(
+    machine: type[Machine], sizes: tuple[int, ...], of: tuple[tuple[str, Any], ...], on: str = ""
+) -> sync.Protocol:
     problem = machine.problem(**dict(zip(machine.dim_names(), sizes, strict=True)))
-    on = "b200" if machine in (MatmulBasicBlackwell, MatmulBlackwell) else "h100"
+    on = on or ("b200" if machine in (MatmulBasicBlackwell, MatmulBlackwell) else "h100")
     on = "rtx5090" if machine is MatmulBlackwellConsumer else on
     space = build_space(machine, problem, device(on))
     point: dict[str, Any] = dict(of)
@@ -184,8 +186,8 @@ def _protocol(machine: type[Machine], sizes: tuple[int, ...], of: tuple[tuple[st
     return lowered(program, problem, point, solve_buffers(program, SolverCache()).swizzles).protocol
 
 
-def protocol(machine: type[Machine], sizes: tuple[int, ...], of: Mapping[str, Any]) -> sync.Protocol:
-    return _protocol(machine, sizes, tuple(sorted(of.items())))
+def protocol(machine: type[Machine], sizes: tuple[int, ...], of: Mapping[str, Any], on: str = "") -> sync.Protocol:
+    return _protocol(machine, sizes, tuple(sorted(of.items())), on)
 
 
 HOPPER: dict[str, Any] = {

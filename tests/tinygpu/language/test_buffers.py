@@ -32,7 +32,7 @@ def pipeline(name: str, stages: int, rows: int, completion: str = "barrier", swi
 
 def program(roles: int, pipelines: Sequence[Pipeline], *body: n.Statement) -> Program:
     made = tuple(role(f"r{i}", 1, i) for i in range(roles))
-    return Program("M", (), (), (), Any, made, tuple(pipelines), body)  # type: ignore[arg-type]
+    return Program("M", (), (), (), n.Grid((), expr(1), expr(1)), made, tuple(pipelines), body)
 
 
 A, B, C = pipeline("a", 2, 3), pipeline("b", 1, 5), pipeline("c", 3, 1)

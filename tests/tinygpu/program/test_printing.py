@@ -18,6 +18,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.fill import filler
 from tinygpu.program.program import Program
 from tinygpu.ptx import isa
+from tinygpu.schedulers.launch_control import LaunchControl
 from tinygpu.schedulers.launch_rule import MOST_CLUSTERS, MOST_ROUNDS
 from tinygpu.schedulers.sliced import OneTile, StaticPersistent
 from tinygpu.schedulers.stream_k import StreamK
@@ -104,6 +105,9 @@ def test_a_program_prints_all_that_it_is_made_of() -> None:
         replace(PROGRAM.grid, scheduler=StaticPersistent()): " persistent",
         replace(PROGRAM.grid, scheduler=OneTile(expr(3))): "; 3 slices of each tile",
         replace(PROGRAM.grid, scheduler=StreamK(symbol("s"), StaticPersistent())): " persistent; stream-K: s",
+        replace(PROGRAM.grid, scheduler=LaunchControl(symbol("s"), StaticPersistent(), expr(1))): (
+            " persistent; launch control: s"
+        ),
     }
     for grid, more in grids.items():
         assert str(replace(PROGRAM, grid=grid)).splitlines()[8] == last + more

@@ -99,8 +99,8 @@ def test_a_kind_of_ones_own_is_carried_out(stages: int) -> None:
         (
             Neighbours(),
             {"persistent": True},
-            "p.grid takes a scheduler, here Neighbours, or persistent, slices and stream_k; leave out the one or the "
-            "others",
+            "p.grid takes a scheduler, here Neighbours, or persistent, slices, stream_k and launch_control; leave out "
+            "the one or the others",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinygpu.expressions import expr
+from tinygpu.schedulers.launch_control import LaunchControl
 from tinygpu.schedulers.launch_rule import MOST_CLUSTERS, LaunchRule
 from tinygpu.schedulers.raster import place_of
 from tinygpu.schedulers.run_time import Numbers
@@ -23,6 +24,9 @@ KINDS = {
     "one tile each": lambda slices: OneTile(expr(slices)),
     "persistent": lambda slices: StaticPersistent(expr(slices)),
     "stream-K": lambda _: StreamK(expr(1), StaticPersistent()),
+    "launch control": lambda slices: LaunchControl(expr(1), StaticPersistent(expr(slices)), expr(2)),
+    "launch control that is off": lambda slices: LaunchControl(expr(0), StaticPersistent(expr(slices)), expr(1)),
+    "launch control or stream-K": lambda _: LaunchControl(expr(0), StreamK(expr(1), StaticPersistent()), expr(1)),
     "stream-K that is off": lambda slices: StreamK(expr(0), StaticPersistent(expr(slices))),
 }
 
@@ -42,7 +46,7 @@ def test_every_round_of_every_slice_is_done_once(
     """By the roles of all clusters together, of which each takes its share of the items."""
     scheduler = KINDS[kind](slices).settled()
     per_tile = rounds if scheduler.deals_rounds else 1
-    turns = every if scheduler.persistent else 1
+    turns = every if scheduler.persistent and not scheduler.takes_over else 1
     done: Counter[tuple[int, int, int]] = Counter()
     for run in launched(scheduler, tiles, per_tile, most):
         for rest in range(turns):

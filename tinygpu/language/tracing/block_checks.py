@@ -29,6 +29,11 @@ class BlockChecks(Record):
             raise self.fail(f"role {made.name!r} takes the share {made.share}; (r, n) has 0 <= r < n")
         if every > 1 and not (self.grid_node and self.grid_node.scheduler.persistent):
             raise self.fail(f"role {made.name!r} takes a share of one tile per CTA; make the grid persistent")
+        if every > 1 and self.grid_node and self.grid_node.scheduler.takes_over:
+            raise self.fail(
+                f"role {made.name!r} takes tiles {rest} of every {every}, and of clusters that take each other over "
+                "nobody knows how many tiles are left; give every role all tiles, or leave out launch_control"
+            )
 
     def _whole_warpgroups(self, role: Role, what: str) -> None:
         for count, words in ((role.warps, "warps"), (role.first, "as its first warp")):

@@ -44,6 +44,7 @@ class Blocks(SharingChecks):
         persistent: bool = False,
         slices: Operand = 1,
         stream_k: Operand = 0,
+        launch_control: Operand = 0,
         scheduler: TileScheduler | None = None,
     ) -> Iterator[tuple[Expr, ...]]:
         """Tiles over the problem, one per CTA: yields the first element of the CTA's tile along each axis.
@@ -56,7 +57,9 @@ class Blocks(SharingChecks):
         slices      split-K: CTAs (or clusters) that share each tile; they divide loops, and fix up what they have
         stream_k    1: all CTAs (or clusters) of a persistent grid do the same number of rounds of divided loops, over
                     the tiles in a row; they share, and fix up, the tiles in which one ends and the next begins
-        scheduler   how tiles are dealt, instead of these three (`tinygpu.schedulers.scheduler`)
+        launch_control  1: a persistent grid has one CTA (or cluster) for each tile, and those that run take over the
+                    tiles of those that have not begun, whoever is done first going on first (sm_100 and later)
+        scheduler   how tiles are dealt, instead of these four (`tinygpu.schedulers.scheduler`)
         """
         if self.grid_node is not None:
             raise self.fail("a program has one grid, and this opens a second; bring all roles into the first")
@@ -72,7 +75,8 @@ class Blocks(SharingChecks):
         ctas = expr(1)
         for axis in made:
             ctas = ctas * axis.cluster
-        self.grid_node = n.Grid(made, expr(raster), ctas, self._dealt(persistent, slices, stream_k, scheduler))
+        dealt = self._dealt(persistent, slices, stream_k, launch_control, ctas, scheduler)
+        self.grid_node = n.Grid(made, expr(raster), ctas, dealt)
         yield tuple(symbol(a.index) * a.extent for a in made)
 
     @verb("p.rank")

@@ -14,6 +14,7 @@ from tinygpu.language.tile import Tile
 from tinygpu.language.tracing.operand_checks import OperandChecks
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
+from tinygpu.schedulers.launch_control import LaunchControl
 from tinygpu.schedulers.scheduler import TileScheduler
 from tinygpu.schedulers.sliced import OneTile, StaticPersistent
 from tinygpu.schedulers.stream_k import StreamK
@@ -24,17 +25,20 @@ class SharingChecks(OperandChecks):
     """Checks of tile schedulers, divided loops, atomic stores and the fix-up."""
 
     def _dealt(
-        self, persistent: bool, slices: Operand, stream_k: Operand, given: TileScheduler | None
-    ) -> TileScheduler:
-        """How tiles are dealt, by the words of `p.grid`; checked."""
+        self, persistent: bool, slices: Operand, stream_k: Operand, launch_control: Operand, cluster: Expr,
+        given: TileScheduler | None,
+    ) -> TileScheduler:  # fmt: skip
+        """How tiles are dealt, by the words of `p.grid`, to CTAs or clusters of them; checked."""
         made: TileScheduler = StaticPersistent(expr(slices)) if persistent else OneTile(expr(slices))
         if not expr(stream_k).same(0):
             made = StreamK(expr(stream_k), made)
+        if not expr(launch_control).same(0):
+            made = LaunchControl(expr(launch_control), made, cluster)
         if given is not None:
-            if persistent or made.shares:
+            if persistent or made.shares or made.takes_over:
                 raise self.fail(
-                    f"p.grid takes a scheduler, here {type(given).__name__}, or persistent, slices and stream_k; leave "
-                    "out the one or the others"
+                    f"p.grid takes a scheduler, here {type(given).__name__}, or persistent, slices, stream_k and "
+                    "launch_control; leave out the one or the others"
                 )
             made = given
         if made.refusal():
