@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tinygpu.language.instruction.multiply import COMMIT
-from tinygpu.language.memories import RMEM
+from tinygpu.language.memories import RMEM, TMEM
 from tinygpu.language.roles import ARRIVALS, HANDED_OVER, Role
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import Wait as GroupWait
@@ -209,10 +209,11 @@ def fill(context: Context, s: n.Produce, body: Body) -> None:
                 issue(context, CommitAt(pipe.full(slot), pair=pair))
         return
     if completion == ARRIVALS:
+        before, after = _ordered(context.program, pipe.name)
         with in_slot(context, pipe) as (slot, parity):
-            issue(context, Wait(pipe.empty(slot), parity), tensor_memory.AFTER)
+            issue(context, Wait(pipe.empty(slot), parity), *after)
             body(context, s.body)
-            issue(context, tensor_memory.BEFORE, MeetWarp(), Arrive(pipe.full(slot)))
+            issue(context, *before, MeetWarp(), Arrive(pipe.full(slot)))
         return
     copies = [c for c in s.body if isinstance(c, n.Copy)]
     if len(copies) != len(s.body):
@@ -227,6 +228,19 @@ def fill(context: Context, s: n.Produce, body: Body) -> None:
             for c in copies:
                 with context.printing(c):
                     bulk.load(context, c, pipe.full(slot))
+
+
+def _ordered(program: Program, pipeline: str) -> tuple[tuple[Fence, ...], tuple[Fence, ...]]:
+    """What stands before an arrival and behind a wait, where warps hand slots over: fences of tensor memory.
+
+    Of shared memory the barrier itself orders what threads have stored and read; what TMA takes from there, it sees
+    behind a fence alone.
+    """
+    if any(b.memory is TMEM for b in program.pipeline(pipeline).buffers):
+        return (tensor_memory.BEFORE,), (tensor_memory.AFTER,)
+    drains = (s for s in walk(program.body) if isinstance(s, n.Consume) and s.pipeline == pipeline)
+    in_bulk = any(by == "cp.async.bulk" for s in drains for c in walk(s.body) for _, _, by in touch.accesses(c))
+    return ((Fence("fence.proxy.async.shared::cta"),) if in_bulk else ()), ()
 
 
 def drain(context: Context, s: n.Consume, body: Body) -> None:
@@ -244,9 +258,12 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
                 issue(context, CommitAt(pipe.empty(slot), shared, _axes(context, pipe), pair))
             return
         if pipeline.completion in (COMMIT, ARRIVALS):
-            issue(context, tensor_memory.AFTER)
+            before, after = _ordered(context.program, pipe.name)
+            issue(context, *after)
             body(context, s.body)
-            issue(context, tensor_memory.BEFORE, MeetWarp())
+            if _read_in_bulk(context, s):
+                issue(context, WaitGroup("cp.async.bulk", 0, read=True, one=True))
+            issue(context, *before, MeetWarp())
             give_back(context, pipe, slot, held=False)
             return
         if any(m.a.memory is RMEM for m in multiplied):

@@ -187,7 +187,7 @@ class _Run:
                 self.arrive(state, registers, progress, sync.Arrive(barrier, ctas, axes=axes), "tcgen05")
             case sync.Touch(verb="write", by="tcgen05"):
                 self.add_up(state, registers, progress, action)
-            case sync.Touch(verb="write", by="tcgen05.st") if self.fills(action.pipeline):
+            case sync.Touch(verb="write", by="tcgen05.st" | "threads") if self.fills(action.pipeline):
                 self.add_up(state, registers, progress, action)
                 self.storing(registers, progress, action)
             case sync.Touch():
@@ -349,9 +349,12 @@ class _Run:
         now, found = progress[action.pipeline], self.value(registers, action.slot)
         if isinstance(found, SlotOf):
             left = tuple(r for r in now.reading if (r.ahead, r.by) != (found.ahead, action.by))
-            progress[action.pipeline] = replace(
-                now, reading=tuple(sorted((*left, Reading(found.ahead, action.by))))
-            )
+            reading = (*left, Reading(found.ahead, action.by, self.needs_no_fence(action)))
+            progress[action.pipeline] = replace(now, reading=tuple(sorted(reading)))
+
+    def needs_no_fence(self, action: sync.Touch) -> bool:
+        """Whether barriers alone order what threads do in a slot: threads fill it, and no other proxy."""
+        return action.by == "threads" and self.rings[action.pipeline].completion == ARRIVALS
 
     def filled(
         self, state: State, registers: dict[str, Value], progress: dict[str, Progress], barrier: Barrier
@@ -399,7 +402,7 @@ class _Run:
         own = "bring" in self.does.get(ring, frozenset())  # what was left in a slot that it has acquired
         if own and action.by == "tcgen05":
             return  # complete before what the slot's commit tells
-        reading = Reading(found.ahead, action.by)
+        reading = Reading(found.ahead, action.by, self.needs_no_fence(action))
         if action.by in WAITED_FOR:  # what was complete is under way again
             now = replace(now, reading=tuple(r for r in now.reading if (r.ahead, r.by) != (found.ahead, action.by)))
         if reading not in now.reading:

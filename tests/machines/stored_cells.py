@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinygpu.language import TMEM, Dim, Input, Machine, Output, Param, Tracer, blocked
+from tinygpu.language import TMEM, Choice, Dim, Input, Machine, Output, Param, Tracer, blocked
 from tinygpu.ptx import isa
 
 KINDS = ("f16", "bf16")
@@ -77,3 +77,37 @@ class PassedOn(Machine):
     @staticmethod
     def reference(x: Any) -> Any:
         return x
+
+
+class HandedOn(Machine):
+    """y = z = 2 x: one role stores rows into shared memory, from where others take them, by threads or by TMA"""
+
+    m, n = Dim(), Dim()
+    x, y, z = Input("f32", m, n), Output("f32", m, n), Output("f32", m, n)
+    slots, rows, readers = Param(1, 2, 3), Param(8, 24), Choice(1, 2)
+    by_tma = Choice(False, True)
+    ld, put, get, st, tma = isa.LdGlobal(4), isa.StShared(4), isa.LdShared(4), isa.StGlobal(4), isa.TmaStore()
+    double = isa.Mul("f32")
+
+    def program(self, p: Tracer) -> None:
+        shape = (self.rows, 32)
+        who = blocked(shape, threads=64, vector=4)
+        with (
+            p.grid((self.m, self.rows), persistent=True) as (i,),
+            p.pipeline("ring", self.slots, t=p.smem("f32", shape, swizzle=128)) as ring,
+        ):
+            with p.role("first", warps=2), p.loop(self.n, step=32) as j:
+                value = p.load(self.ld, self.x.tile(i, j, shape=shape), who)
+                with ring.produce() as s:
+                    p.store(self.put, s.t, p.apply(self.double, value, 2.0))
+            for r in range(self.readers):
+                with p.role(f"reader{r}", warps=2, first=2 + 2 * r), p.loop(self.n, step=32) as j, ring.consume() as s:
+                    for number, out in enumerate((self.y, self.z)):
+                        if number % self.readers == r and self.by_tma and not number:
+                            p.copy(self.tma, s.t, out.tile(i, j, shape=shape))
+                        elif number % self.readers == r:
+                            p.store(self.st, out.tile(i, j, shape=shape), p.load(self.get, s.t, who))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return {"y": x * 2, "z": x * 2}

@@ -1,7 +1,7 @@
 """Checks of what tensor memory hands over: products and stores into it, who issues them, and where sums begin.
 
 One thread issues products; where CTAs have one tile, all threads of its role may find numbers before that. Sums begin
-with p.clear; in a single slot they may go on from what a consumer has left there, which then consumes it alone.
+with p.clear; in a single slot they may go on from what a consumer has left there, which no other role touches then.
 """
 
 from __future__ import annotations
@@ -82,20 +82,21 @@ def _of_sums(program: Program, pipeline: Pipeline, body: tuple[n.Statement, ...]
 
 
 def _of_consumers(program: Program, pipeline: Pipeline) -> Iterator[str]:
-    """Who stores into what it consumes consumes it alone."""
-    consuming: dict[str, list[n.Statement]] = {}
+    """What a role stores into where it consumes it, no other role touches there, nor what lies in the same columns."""
+    own = {b.name: b.over or b.name for b in pipeline.buffers}
+    touched: dict[str, set[str]] = {}  # role -> the columns that it touches, by the buffer whose own they are
+    stores: list[tuple[str, str]] = []
     for use in uses(program.body, pipeline.name):
         if use.does == "consume":
-            stores = (s for s in walk(use.body.statements) if isinstance(s, n.Store))
-            found = consuming.setdefault(use.place.role, [])
-            found += [s for s in stores if s.target.name in {b.name for b in pipeline.buffers}]
-    writing = [name for name, stores in consuming.items() if stores]
-    if writing and len(consuming) > 1:
-        other = next(name for name in consuming if name != writing[0])
-        yield (
-            f"role {writing[0]} stores into {consuming[writing[0]][0].writes[0].name}, which role {other} consumes "
-            "too; let one role consume it"
-        )
+            for s in walk(use.body.statements):
+                found = {own[tile.name] for tile in (*s.reads, *s.writes) if tile.name in own}
+                touched.setdefault(use.place.role, set()).update(found)
+                if isinstance(s, n.Store) and s.target.name in own:
+                    stores.append((use.place.role, s.target.name))
+    for role, name in stores:
+        for other in (other for other, found in touched.items() if other != role and own[name] in found):
+            yield f"role {role} stores into {name}, which role {other} consumes too; let one role consume it"
+            return
 
 
 def _of_pairs(program: Program) -> Iterator[str]:

@@ -136,7 +136,8 @@ def _check_threads(program: Program, pipeline: Pipeline) -> None:
         raise _error(
             program,
             f"pipeline {pipeline.name!r} is produced by {BY_THREADS[pipeline.completion]} in {_and(produced)} and "
-            f"consumed in {_and(consumed)}; from role to role only what TMA brings is handed over",
+            f"consumed in {_and(consumed)}; from role to role what TMA brings, or what threads store for others alone, "
+            "is handed over",
         )
 
 
@@ -180,7 +181,7 @@ def _check_agents(program: Program, pipeline: Pipeline) -> None:
 
 
 def _check_arrivals(program: Program, pipeline: Pipeline) -> None:
-    """Warps fill slots of tensor memory for other roles, and as many of them arrive in every tile."""
+    """Warps fill slots for other roles, and as many of them arrive in every tile."""
     roles = {r.name: r for r in program.roles}
     found = list(uses(program.body, pipeline.name))
     consuming = {u.place.role for u in found if u.does == "consume"}
@@ -201,10 +202,14 @@ def _check_arrivals(program: Program, pipeline: Pipeline) -> None:
     for u in found:
         stores = (s for s in walk(u.body.statements) if isinstance(s, n.Store))
         if u.does == "produce" and not any(s.target.name in buffers for s in stores):
+            first = pipeline.buffers[0]
+            if first.memory is not TMEM:
+                said = f"a produce() of {pipeline.name!r} stores nothing into {first.name}"
+                raise _error(program, f"{said}; store there, or leave it out")
             raise _error(
                 program,
-                f"{pipeline.buffers[0].name} lies in tensor memory, and nothing is added up or stored in it; multiply "
-                "or store into it, or use p.smem",
+                f"{first.name} lies in tensor memory, and nothing is added up or stored in it; multiply or store into "
+                "it, or use p.smem",
             )
 
 

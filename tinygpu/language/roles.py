@@ -47,8 +47,8 @@ class Pipeline:
     """The only way to hand buffers over: `stages` slots that one role produces and another consumes.
 
     completion  what tells that a slot is full: "barrier" (plain stores), "commit group" (cp.async), "mbarrier" (TMA),
-                "tcgen05 commit", "arrivals" (stores into TMEM), or "turn" (no buffers: roles take turns, in the order
-                in which they first do); found from the instructions inside
+                "tcgen05 commit", "arrivals" (stores into TMEM, or for other roles), or "turn" (no buffers: roles
+                take turns, in the order in which they first do); found from the instructions inside
     """
 
     name: str

@@ -99,12 +99,18 @@ class Ring:
 
 
 def completion(body: tuple[n.Statement, ...], pipeline: str, buffers: tuple[Buffer, ...]) -> str:
-    """How a slot is completed: by what fills it asynchronously; of plain stores by a barrier, or, where they go to
-    tensor memory, by the arrivals of the warps that store.
+    """How a slot is completed: by what fills it asynchronously; of plain stores by a barrier of their role, or, where
+    they go to tensor memory or another role reads them, by the arrivals of the warps that store.
     """
-    produced = [u.body for u in uses(body, pipeline) if u.does == "produce"]
+    found = list(uses(body, pipeline))
+    produced = [u.body for u in found if u.does == "produce"]
     if not produced:
         return "turn"
-    tokens = [t for slot in produced for s in walk(slot.statements) for t in s.tokens]
-    found = [t.completion for t in tokens if t.buffer.startswith(f"{pipeline}.")]
-    return found[-1] if found else ARRIVALS if any(b.memory is TMEM for b in buffers) else "barrier"
+    inside = [s for slot in produced for s in walk(slot.statements)]
+    completions = [t.completion for s in inside for t in s.tokens if t.buffer.startswith(f"{pipeline}.")]
+    if completions:
+        return completions[-1]
+    stored = {tile.name for s in inside for tile in s.writes} & {b.name for b in buffers}
+    producing, consuming = ({u.place.role for u in found if u.does == does} for does in ("produce", "consume"))
+    handed_on = bool(stored) and not producing & consuming
+    return ARRIVALS if handed_on or any(b.memory is TMEM for b in buffers) else "barrier"
