@@ -20,7 +20,7 @@ from tinygpu.language.tensors import extent_of
 from tinygpu.language.trace import trace
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.rings import Ring
-from tinygpu.ptx.verification.named_rows import fewer_rows, namings
+from tinygpu.ptx.verification.named_rows import fewer_rows, in_blocks, namings
 
 # Rounds of a loop that no ring goes along.
 PLAIN_ROUNDS = 3
@@ -32,6 +32,8 @@ MOST_TAPS = 11
 MORE_TILES = 8
 # Tiles along an axis on which CTAs look back at those before them: more than a warp looks at at once.
 LOOKED_BACK = 34
+# Blocks that a sequence of rows has at least, where data say in which blocks they lie.
+LEAST_BLOCKS = 2
 # Sizes of one dim that are looked at, from the smallest on.
 MOST_SIZES = 4096
 
@@ -125,8 +127,11 @@ def derive(
         name, chosen = next(((n, c) for n, c in found if c is not None), (pending[0], None))
         dims = chosen or dims | {name: problem.dim[name]}
         pending.remove(name)
+    for dim, of, unit in in_blocks(machine, problem):
+        if any(dim in r.dims for r in kernel.rings) and not {dim, of} & {*least, *looped, *dict(kernel.known)}:
+            dims |= _of_rounds(kernel, dims, dim, of, unit, aim, legal)
     for named in namings(kernel, machine, problem):
-        dims[named.dim] = fewer_rows(kernel, problem, named.dim, dims, legal)
+        dims[named.of] = fewer_rows(kernel, problem, named.of, dims, legal)
     return resized(kernel, problem, _followed(kernel, machine, problem, dims | listed, looped))
 
 
@@ -187,6 +192,25 @@ def _chosen(
             if not patience:
                 break
     return best[1] if best else None
+
+
+def _of_rounds(
+    kernel: Kernel, dims: Mapping[str, int], name: str, of: str, unit: int, aim: Aim,
+    legal: Callable[[Mapping[str, int]], bool],
+) -> dict[str, int]:
+    """Sizes of a dim, and of the one that it follows from, where it says at most how many rounds data ask for: the
+    smallest that come nearest to the aim. Data go from one block of them to the next, but where few slots are wanted.
+    """
+    least = min(dims[of], LEAST_BLOCKS) if aim.exactly is None else 1
+    rings, best = [r for r in kernel.rings if name in r.dims], (dims[name] // unit, math.inf)
+    for size in range(least, best[0] + 1):
+        tried = {**dims, of: size, name: unit * size}
+        missed = sum(aim.misses(r, int(r.slots_of(tried)))[0] for r in rings)
+        if missed < best[1] and legal(tried):
+            best = size, missed
+        if not best[1] or size > MOST_SIZES:
+            break
+    return {of: best[0], name: unit * best[0]}
 
 
 def _sizes(kernel: Kernel, problem: Problem, name: str, unit: int, least: int) -> list[int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.derived import legality
 from tinygpu.ptx.verification.inputs import buffers_of, workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
-from tinygpu.ptx.verification.named_rows import namings
+from tinygpu.ptx.verification.named_rows import Naming, namings
 from tinygpu.ptx.verification.trial import Trial
 
 
@@ -35,17 +36,34 @@ class FarRows:
     """A small problem whose rows lie far apart.
 
     problem  the small one with the real one's tables
-    places   of every dim along which rows are named: where the small table's rows lie
-    by       which dim the elements of a tensor are numbers of rows along
+    named    the dims along which rows are named
+    small    how many numbers, of rows or of blocks of them, the small table has along each
     """
 
     problem: Problem
-    places: Mapping[str, NDArray[np.int64]]
-    by: Mapping[str, str]
+    named: tuple[Naming, ...]
+    small: Mapping[str, int]
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{dim}={self.problem.dim[dim]}" for dim in self.places)
+        sizes = ", ".join(f"{one.dim}={self.problem.dim[one.dim]}" for one in self.named)
         return f"rows far apart ({sizes})"
+
+    @property
+    def by(self) -> dict[str, str]:
+        """Which dim the elements of a tensor are numbers of rows along, or of blocks of rows."""
+        return {name: one.dim for one in self.named for name in one.by}
+
+    def blocks(self, one: Naming, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+        """Where each of the small table's rows lies, or block of them: those that are named, and the first, from the
+        first to the last, and all others before the last.
+        """
+        used = np.unique([0, *(int(x) for name in one.by for x in np.unique(arrays[name]))])
+        out = np.full(self.small[one.dim], -1, np.int64)
+        out[used] = spread(len(used), self.problem.dim[one.of])
+        taken = {*out[used].tolist()}
+        free = (row for row in range(self.problem.dim[one.of] - 1, -1, -1) if row not in taken)
+        out[out < 0] = [next(free) for _ in range(len(out) - len(used))]
+        return out
 
 
 def spread(rows: int, size: int) -> NDArray[np.int64]:
@@ -61,7 +79,7 @@ def spread(rows: int, size: int) -> NDArray[np.int64]:
 def far_rows(kernel: Kernel, machine: type[Machine], problem: Problem, small: Problem) -> FarRows | str | None:
     """How a small problem runs on the tables of the real one; why it does not; None where its tables are the same."""
     shapes, named = dict(kernel.shapes), namings(kernel, machine, problem)
-    dims = small.dim | {one.dim: problem.dim[one.dim] for one in named}
+    dims = small.dim | {d: problem.dim[d] for one in named for d in (one.dim, one.of)}
     tables = {o.name: _as_long(o, shapes[o.name], dims) for o in problem.operands}
     longer = {t for t, o in tables.items() if o.extent_elems > small.operand(t).extent_elems}
     named = tuple(one for one in named if any(one.dim in shapes[t] for t in longer))
@@ -77,8 +95,12 @@ def far_rows(kernel: Kernel, machine: type[Machine], problem: Problem, small: Pr
         return f"rows far apart ({sizes}): so many are illegal beside small sizes of other dims"
     far = replace(small, dims=tuple(dims.items()), operands=tuple(moved.get(o.name, o) for o in small.operands))
     kernel.check(far)
-    places = {one.dim: spread(small.dim[one.dim], dims[one.dim]) for one in named}
-    return FarRows(far, places, {name: one.dim for one in named for name in one.by})
+    return FarRows(far, named, {one.dim: small.dim[one.of] for one in named})
+
+
+def _rows_of(blocks: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
+    """The rows of blocks of so many."""
+    return (blocks[:, None] * unit + np.arange(unit)).reshape(-1)
 
 
 def _as_long(o: Operand, names: Sequence[str], dims: Mapping[str, int]) -> Operand:
@@ -111,13 +133,18 @@ def far_check(
     ctas   CTAs at most that are launched of a persistent kernel
     """
     shapes, operands = dict(kernel.shapes), trial.operands()
+    blocks = {one.dim: far.blocks(one, trial.arrays) for one in far.named}
     for name, dim in far.by.items():
         near = operands[name].array
-        operands[name].write(far.places[dim][near.astype(np.int64)].astype(near.dtype))
+        operands[name].write(blocks[dim][near.astype(np.int64)].astype(near.dtype))
+    places = {one.dim: _rows_of(blocks[one.dim], one.unit) for one in far.named}
+    ascending = {dim: np.argsort(rows) for dim, rows in places.items()}
+    back = {dim: np.argsort(order) for dim, order in ascending.items()}
+    held = {name: _taken(trial.arrays, name, shapes, ascending) for name in trial.arrays}
     backed = {
-        o.name: Backed(o, _window(o, shapes[o.name], far.places), trial.arrays.get(o.name))
+        o.name: Backed(o, _window(o, shapes[o.name], places), held.get(o.name))
         for o in far.problem.operands
-        if far.places.keys() & {*shapes[o.name]}
+        if places.keys() & {*shapes[o.name]}
     }
     grid = kernel.grid(far.problem, ctas)
     buffers: dict[str, Buffer] = {**buffers_of(operands), **workspaces(kernel, far.problem, grid[0])}
@@ -129,8 +156,22 @@ def far_check(
         said = str(told) if lines is None else lines.fault(told)
         return Check(trial.inputs, "late", float("nan"), 0.0, 0, 0, said, str(far))
     outputs = [o.name for o in far.problem.operands if o.access != "in"]
-    got = {name: backed[name].array() if name in backed else operands[name].array for name in outputs}
-    return compare_arrays(trial, got, "late", str(far))
+    left = {name: backed[name].array() for name in outputs if name in backed}
+    got = {name: left[name] if name in left else operands[name].array for name in outputs}
+    return compare_arrays(trial, {name: _taken(got, name, shapes, back) for name in got}, "late", str(far))
+
+
+def _taken(
+    arrays: Mapping[str, NDArray[Any]],
+    name: str,
+    shapes: Mapping[str, Sequence[str]],
+    order: Mapping[str, NDArray[np.int64]],
+) -> NDArray[Any]:
+    """An array with its rows in another order along dims."""
+    array = arrays[name]
+    for axis, dim in enumerate(shapes[name]):
+        array = array.take(order[dim], axis) if dim in order else array
+    return array
 
 
 def _in_words(fault: EmulationFault) -> EmulationFault:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tinygpu.expressions import Expr
 from tinygpu.language.machine import Machine
+from tinygpu.language.posing import followed
 from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
@@ -23,8 +24,9 @@ from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.statement import Statement
-from tinygpu.program.tree import field_names, walk
+from tinygpu.program.tree import field_names
 from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.verification.row_numbers import RowNumbers
 
 # Rows of a table at least, where the real one has so many, and what the number of them leaves the real one's
 # remainder of: a warp's lanes may each name a row of their own, and there is one more.
@@ -42,11 +44,15 @@ class Naming:
     by      the tensors whose elements name rows
     purely  each of these elements is the number of a row of the table, and nothing else is made of it: any other rows
             in its place give the same results of what lies in them
+    of      the dim that has an element for each number: the dim itself where rows are named one by one
+    unit    rows of the block that a number names
     """
 
     dim: str
     by: tuple[str, ...]
     purely: bool
+    of: str
+    unit: int = 1
 
 
 def namings(kernel: Kernel, machine: type[Machine], problem: Problem) -> tuple[Naming, ...]:
@@ -54,13 +60,30 @@ def namings(kernel: Kernel, machine: type[Machine], problem: Problem) -> tuple[N
     point = dict(kernel.point)
     program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
     loops = {d for d, _ in (*kernel.tiles, *kernel.steps)} | {d for r in kernel.rings for d in r.dims}
-    taken = loops | {*kernel.groups, *(d for d, _ in kernel.known)} | _decided(machine)
-    free = [d for d, _ in problem.dims if d not in taken]
-    if not free:
-        return ()
-    told = _told(program.body)
-    found = (_naming(program, problem, d) for d in free if d not in told)
+    taken = loops | {*kernel.groups, *(d for d, _ in kernel.known)}
+    decided, told = _decided(machine), _told(program.body)
+    alone = [(d, d, 1) for d, _ in problem.dims if d not in decided]
+    found = (
+        _naming(program, problem, dim, of, unit)
+        for dim, of, unit in (*alone, *in_blocks(machine, problem))
+        if not {dim, of} & (taken | told)
+    )
     return tuple(naming for naming in found if naming is not None)
+
+
+def in_blocks(machine: type[Machine], problem: Problem) -> Iterator[tuple[str, str, int]]:
+    """(dim, the dim that it follows from, elements of it for each of those) where that alone decides it."""
+    following, options = machine.following_dims(), dict(problem.options)
+    listed = {name for name, values in machine.dim_values().items() if values}
+    for d in following:
+        for of in (name for name in d.reads if name in problem.dim and name not in listed):
+            others = {name for other in following if other is not d for name in (other.name, *other.reads)}
+            if {of, d.name} & others:
+                continue
+            sizes = [followed(machine.__name__, (d,), problem.dim | {of: size}, options)[d.name] for size in (1, 2, 3)]
+            unit = sizes[0]
+            if unit > 1 and sizes == [unit, 2 * unit, 3 * unit] and problem.dim[d.name] == unit * problem.dim[of]:
+                yield d.name, of, unit
 
 
 def fewer_rows(
@@ -77,7 +100,7 @@ def fewer_rows(
 def _told(value: Any, seen: set[int] | None = None, along: str = "") -> frozenset[str]:
     """What expressions of a program name. What a tensor's numbers may be, or one that data say, has no say in it.
 
-    along  a dim: a symbol that alone says where windows lie along it is not counted
+    along  a dim: what says where windows lie along it is not counted
     """
     seen = set() if seen is None else seen
     if isinstance(value, Expr):
@@ -92,14 +115,10 @@ def _told(value: Any, seen: set[int] | None = None, along: str = "") -> frozense
     left_out = ("typical", "most") if isinstance(value, n.Uniform) else ()
     kind: type = type(value)
     parts = {name: getattr(value, name) for name in field_names(kind) if name not in left_out}
-    if isinstance(value, Tile) and value.tensor is not None:
-        dims = value.tensor.dims
-        parts["fixed"] = tuple(e for axis, e in value.fixed if dims[axis] != along or not e.sympy.is_Symbol)
-        parts["offset"] = tuple(
-            e
-            for axis, e in zip(value.axes, value.offset, strict=True)
-            if axis is None or dims[axis] != along or not e.sympy.is_Symbol
-        )
+    if isinstance(value, Tile) and value.tensor is not None and along:
+        dims, offsets = value.tensor.dims, zip(value.axes, value.offset, strict=True)
+        parts["fixed"] = tuple(e for axis, e in value.fixed if dims[axis] != along)
+        parts["offset"] = tuple(e for axis, e in offsets if axis is None or dims[axis] != along)
     return frozenset[str]().union(*(_told(part, seen, along) for part in parts.values()))
 
 
@@ -117,41 +136,42 @@ def _windows(s: Statement) -> Iterator[tuple[Tile, Tensor, bool]]:
                 yield tile, tile.tensor, written
 
 
-def rows_named(
-    program: Program, problem: Problem, dim: str, windows: Sequence[tuple[Tile, int]]
-) -> tuple[str, ...]:
+def rows_named(program: Program, problem: Problem, dim: str, windows: Sequence[tuple[Tile, int]]) -> tuple[str, ...]:
     """The tensors whose elements say, each by the number of one row, where windows lie along a dim, and say nothing
     else; none where anything else has a say.
 
     windows  with the axis of the tensor that is meant
     """
-    loaded, by = _Loaded(program), dict[str, Tensor]()
+    numbers, by = RowNumbers(program), dict[str, Tensor]()
     for tile, axis in windows:
-        sources = loaded.naming(tile, axis)
-        if sources is None:
+        found = numbers.naming(tile, axis)
+        if found is None or found[1] != 1:
             return ()
-        by |= {source.name: source for source in sources}
-    pure = all(_is_row(t, problem, dim) for t in by.values()) and loaded.only_names(frozenset(by), dim)
+        by |= {source.name: source for source in found[0]}
+    pure = all(_is_row(t, problem, dim) for t in by.values()) and _only_names(program, numbers, frozenset(by), dim)
     return tuple(by) if pure else ()
 
 
-def _naming(program: Program, problem: Problem, dim: str) -> Naming | None:
-    """How rows along a dim are named; None where something else goes along it."""
-    loaded, by = _Loaded(program), dict[str, Tensor]()
-    for s in walk(program.body):
+def _naming(program: Program, problem: Problem, dim: str, of: str, unit: int) -> Naming | None:
+    """How rows along a dim are named, in blocks of so many; None where something else goes along it.
+
+    of  the dim that has as many elements as there are blocks
+    """
+    numbers, by = RowNumbers(program), dict[str, Tensor]()
+    for s in numbers.statements:
         for tile, tensor, written in _windows(s):
             for axis in (axis for axis, d in enumerate(tensor.dims) if d == dim):
                 # Of several plain stores to one row any may be the last: rows are many, lest one is named twice.
                 plain = written and not (isinstance(s, n.Store) and getattr(s.instruction, "combines", False))
-                sources = loaded.naming(tile, axis)
-                if sources is None or plain or tensor.memory.own:
+                found = numbers.naming(tile, axis)
+                if found is None or found[1] != unit or plain or tensor.memory.own:
                     return None
-                by |= {source.name: source for source in sources}
-    free = [t.values is None or dim in t.values.symbols for t in by.values()]
+                by |= {source.name: source for source in found[0]}
+    free = [t.values is None or of in t.values.symbols for t in by.values()]
     if not by or not all(free):
         return None
-    declared = all(_is_row(t, problem, dim) for t in by.values())
-    return Naming(dim, tuple(by), declared and loaded.only_names(frozenset(by), dim))
+    declared = all(_is_row(t, problem, of) for t in by.values())
+    return Naming(dim, tuple(by), declared and _only_names(program, numbers, frozenset(by), dim), of, unit)
 
 
 def _is_row(tensor: Tensor, problem: Problem, dim: str) -> bool:
@@ -163,64 +183,30 @@ def _is_row(tensor: Tensor, problem: Problem, dim: str) -> bool:
     return drawn.low == 0 and drawn.high == problem.dim[dim] - 1 and not drawn.apart
 
 
-class _Loaded:
-    """What stands in registers just as it was loaded."""
-
-    def __init__(self, program: Program) -> None:
-        self._body = program.body
-        self._statements = tuple(walk(program.body))
-        self._written: dict[str, list[Statement]] = {}
-        for s in self._statements:
-            for tile in s.writes:
-                if tile.partition is not None and tile.tensor is None:
-                    self._written.setdefault(tile.name, []).append(s)
-        self._uniform = {s.symbol: s.value for s in self._statements if isinstance(s, n.Uniform)}
-
-    def naming(self, tile: Tile, axis: int) -> tuple[Tensor, ...] | None:
-        """The tensors whose elements say where a window lies along an axis; None where something else has a say."""
-        if tile.pick is not None and tile.pick.home == axis:
-            return self._sources(tile.pick.by)
-        one = all(tile.shape[along].same(1) for along, _ in tile.along(axis))
-        if not one or axis in dict(tile.ends) or not tile.begins[axis].sympy.is_Symbol:
-            return None
-        value = self._uniform.get(str(tile.begins[axis]))
-        return None if value is None else self._sources(value)
-
-    def _sources(self, tile: Tile) -> tuple[Tensor, ...] | None:
-        """The tensors from which values in registers were loaded as they are; None where they were computed."""
-        out: list[Tensor] = []
-        for s in self._written.get(tile.name, []):
-            if isinstance(s, n.Relayout):
-                inner = self._sources(s.source)
-                if inner is None:
-                    return None
-                out += inner
-            elif isinstance(s, n.Load) and s.source.finest.tensor is not None and s.source.finest.tensor.access == "in":
-                out.append(s.source.finest.tensor)
-            else:
-                return None
-        return tuple(out) or None
-
-    def only_names(self, tensors: frozenset[str], dim: str) -> bool:
-        """Whether elements of tensors name rows along a dim and are nothing else: no operand, no number, no other's."""
-        names: set[str] = set()
-        for s in self._statements:
-            read = {tensor.name for _, tensor, _ in _windows(s)} & tensors
-            if read and not isinstance(s, n.Load):
+def _only_names(program: Program, numbers: RowNumbers, tensors: frozenset[str], dim: str) -> bool:
+    """Whether elements of tensors name rows along a dim and are nothing else: no operand, no number, no other's."""
+    names: set[str] = set()
+    for s in numbers.statements:
+        read = {tensor.name for _, tensor, _ in _windows(s)} & tensors
+        if read and not isinstance(s, n.Load):
+            return False
+        names |= {tile.name for tile in s.writes} if read else set()
+    while more := _made_of(numbers.statements, names) - names:
+        names |= more
+    for s in numbers.statements:
+        picks = [(t.pick, tensor) for t, tensor, _ in _windows(s) if t.pick is not None]
+        for pick, tensor in picks:
+            if pick.by.name in names and tensor.dims[pick.home] != dim:
                 return False
-            names |= {tile.name for tile in s.writes} if read else set()
-        while more := {s.result.name for s in self._statements if isinstance(s, n.Relayout) and s.source.name in names}:
-            if more <= names:
-                break
-            names |= more
-        for s in self._statements:
-            picks = [(t.pick, tensor) for t, tensor, _ in _windows(s) if t.pick is not None]
-            for pick, tensor in picks:
-                if pick.by.name in names and tensor.dims[pick.home] != dim:
-                    return False
-            picking = {id(pick.by) for pick, _ in picks}
-            others = {t.name for t in s.reads if t.tensor is None and id(t) not in picking}
-            if others & names and not isinstance(s, n.Relayout | n.Uniform):
-                return False
-        said = {symbol for symbol, value in self._uniform.items() if value.name in names}
-        return not said & _told(self._body, along=dim)
+        picking = {id(pick.by) for pick, _ in picks}
+        others = {t.name for t in s.reads if t.tensor is None and id(t) not in picking}
+        if others & names and not isinstance(s, n.Relayout | n.Uniform | n.Apply):
+            return False
+    said = {symbol for symbol, value in numbers.said.items() if value.name in names}
+    return not said & _told(program.body, along=dim)
+
+
+def _made_of(statements: Sequence[Statement], names: set[str]) -> set[str]:
+    """The values in registers that are made of others."""
+    made = (s for s in statements if isinstance(s, n.Relayout | n.Apply) and {t.name for t in s.reads} & names)
+    return {tile.name for s in made for tile in s.writes}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked, integers
 from tinygpu.machines.attention_paged import KeysOfPages
+from tinygpu.machines.attention_paged_prefill import AttentionPagedPrefill
 from tinygpu.machines.embedding import Embedding
 from tinygpu.machines.scatter_add import Histogram, ScatterAdd
 from tinygpu.ptx import isa
@@ -27,13 +28,17 @@ from tinygpu.spaces.build import build_space
 
 NOT_THERE = ", where no row lies that a number names: its offset is wrong in a table as long as this"
 PAGED = {"b": 3, "h": 2, "r": 4, "d": 64, "most": 64, "page": 64, "c": 64}
+PREFILL = {"b": 2, "h": 1, "g": 1, "s": 40, "longest": 33, "listed": 9, "page": 64, "d": 64}
 # (machine, its problem, its candidate, names of rows: a table that 32 bits reach over, and one that they do not)
 TABLES: dict[str, tuple[Any, dict[str, int], dict[str, Any], str, int, int]] = {
     "embedding": (Embedding, {"m": 200, "n": 65}, {"warps": 1, "across": 2, "vector": 1}, "v", 2**20, 2**26 + 5),
+    "paged attention": (KeysOfPages, PAGED, {"chunk": 256, "bn": 16, "warps": 4}, "pages", 2**15, 2**20 + 3),
+    "paged prefill": (AttentionPagedPrefill, PREFILL, {"bn": 16, "warps": 4, "rows": 16}, "pages", 2**15, 2**21 + 3),
     "scatter_add": (ScatterAdd, {"m": 200, "n": 65}, {"warps": 4, "vector": 1}, "v", 2**20, 2**26 + 5),
     "histogram": (Histogram, {"m": 2000}, {"counted": "in global memory", "warps": 2}, "v", 2**20, 2**31 - 7),
-    "paged attention": (KeysOfPages, PAGED, {"chunk": 256, "bn": 16, "warps": 4}, "pages", 2**15, 2**20 + 3),
 }  # fmt: skip
+# What is said of tables whose rows are named in blocks: their dim, and the rows of a block.
+IN_BLOCKS = {"paged prefill": ("slots", 64)}
 
 
 def kernel_of(machine: Any, one: dict[str, Any], **dims: Any) -> tuple[Kernel, Any]:
@@ -55,15 +60,15 @@ def in_32_bits(ptx: str) -> str:
     return re.sub(r"mul\.lo\.s64 (%d\d+), (%d\d+), (%d\d+);", low, wide)
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [*TABLES][:1] + [pytest.param(t, marks=pytest.mark.end_to_end) for t in [*TABLES][1:]])
 def test_offsets_of_rows_in_32_bits_are_refused_where_a_table_is_longer(name: str) -> None:
     machine, dims, one, rows, short, long = TABLES[name]
     for size, seen in ((short, False), (long, True)):
         kernel, problem = kernel_of(machine, one, **dims, **{rows: size})
         right = verify(kernel, machine, problem, orders=("late",), random_inputs=False)
         assert right.passed
-        assert [c.where for c in right.checks] == ["", f"rows far apart ({rows}={size})"]
+        dim, unit = IN_BLOCKS.get(name, (rows, 1))
+        assert [c.where for c in right.checks] == ["", f"rows far apart ({dim}={unit * size})"]
         cut = replace(kernel, ptx=in_32_bits(kernel.ptx))
         assert cut.ptx.count("%low") > kernel.ptx.count("%low") == 0
         wrong = verify(cut, machine, problem, orders=("late",), random_inputs=False)

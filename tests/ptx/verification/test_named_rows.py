@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tinygpu.devices import device
-from tinygpu.language import Dim, Input, Machine, Output, Param, blocked, integers, one_of
+from tinygpu.language import Dim, Input, Machine, Output, Param, blocked, integers, one_of, where
 from tinygpu.machines.embedding import Embedding
 from tinygpu.machines.scatter_add import Histogram, ScatterAdd
 from tinygpu.ptx import isa
@@ -69,7 +70,7 @@ def kept(how: str) -> type[Machine]:
             with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=1):
                 ids = p.load(self.ld, self.ids.tile(i, shape=shape), who, fill=-1)
                 if how == "computed":
-                    ids = p.apply(self.add, ids, p.full(who, "s32", 0))
+                    ids = p.apply(self.add, ids, ids)
                 if how == "stored":
                     x = p.load(self.ld, self.x.tile(i, shape=shape), who)
                     p.store(self.st, self.y.rows(ids).tile(0, shape=shape), x)
@@ -94,6 +95,78 @@ def test_rows_that_a_small_table_might_not_have_or_have_twice_keep_it_as_it_is(h
 def test_rows_as_they_were_loaded_have_a_small_table() -> None:
     kernel, problem = kernel_of(kept("loaded"), m=200, v=1000)
     assert derive(kernel, kept("loaded"), problem).dim["v"] == 40
+
+
+# y[i] is a row of the block of four that page[i] names: which one, as threads of their own make it, or all together.
+IN_BLOCKS: dict[str, Callable[..., Any]] = {
+    "shifted": lambda page, inside, place: (page << 2) + (inside() & 3),
+    "times": lambda page, inside, place: page * 4 + 3,
+    "by place": lambda page, inside, place: (place() & 3) + page * 4,
+    "or none": lambda page, inside, place: where(inside() < 2, (page << 2) + (place() & 3), -1),
+    "in two ways": lambda page, inside, place: where(place() < 2, (page << 2) + 1, (page << 2) + 2),
+    "for all": lambda page, inside, place: 4 * page + 3,
+    "for all, by place": lambda page, inside, place: 4 * page + place % 4,
+}
+NOT_IN_BLOCKS: dict[str, Callable[..., Any]] = {
+    "of the next": lambda page, inside, place: (page << 2) + 4,
+    "of two blocks": lambda page, inside, place: (page << 2) + (inside() & 7),
+    "before": lambda page, inside, place: (page << 2) + -1,
+    "as declared": lambda page, inside, place: (page << 2) + inside(),
+    "of other blocks": lambda page, inside, place: page * 3 + (inside() & 1),
+    "twice": lambda page, inside, place: page * 2 + page * 2,
+    "where the number says": lambda page, inside, place: where(page < 5, (page << 2) + 1, -1),
+    "by another": lambda page, inside, place: where(inside() < 2, (page << 2) + 1, inside()),
+    "one": lambda page, inside, place: where(place() < 2, (page << 2) + 1, 7),
+    "for all, by place in five": lambda page, inside, place: 4 * page + place % 5,
+    "for all, as declared": lambda page, inside, place: 4 * page + inside(),
+}
+
+
+@cache
+def blocks(how: str) -> type[Machine]:
+    row = (IN_BLOCKS | NOT_IN_BLOCKS)[how]
+
+    class Blocks(Machine):
+        m, pages = Dim(), Dim()
+        slots = Dim(follows=lambda pages: 4 * pages)
+        page = Input("s32", m, values=integers(0, pages))
+        inside = Input("s32", m, values=integers(0, 4))
+        x, y, z = Input("f32", slots, 32), Output("f32", m, 32), Output("s32", m)
+        warps = Param(1)
+        ld, st, whole, single = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("s32"), isa.LdGlobalReadOnly(1)
+
+        def program(self, p: Any) -> None:
+            shape = (8, 32) if not how.startswith("for all") else (1, 32)
+            who = blocked(shape, threads=32)
+            with p.grid((self.m, int(shape[0]))) as (i,), p.role("all", warps=1):
+                inside = p.load(self.ld, self.inside.column(i, shape[0]), who.along(0))
+                p.store(self.st, self.z.column(i, shape[0]), inside)
+                if how.startswith("for all"):
+                    at = row(self.page[i], lambda: self.inside[i], i)
+                    x = p.load(self.ld, self.x.tile(at, 0, shape=shape), who)
+                else:
+                    page = p.load(self.ld, self.page.column(i, 8), who.along(0))
+                    at = row(page, lambda: inside, lambda: p.index(who.along(0), 0))
+                    x = p.load(self.ld, self.x.rows(at).tile(0, 0, shape=shape), who)
+                p.store(self.st, self.y.tile(i, 0, shape=shape), x)
+
+        @staticmethod
+        def reference(page: Any, inside: Any, x: Any) -> Any:
+            return x[4 * page + inside], inside
+
+    return Blocks
+
+
+@pytest.mark.parametrize("how", [*IN_BLOCKS, *NOT_IN_BLOCKS])
+def test_rows_of_blocks_that_data_name_have_a_small_table(how: str) -> None:
+    kernel, problem = kernel_of(blocks(how), m=200, pages=1_000_003)
+    found = namings(kernel, blocks(how), problem)
+    assert [(f.dim, f.of, f.unit, f.by, f.purely) for f in found] == (
+        [("slots", "pages", 4, ("page",), True)] if how in IN_BLOCKS else []
+    )
+    small = derive(kernel, blocks(how), problem)
+    assert small.dim["slots"] == 4 * small.dim["pages"]
+    assert small.dim["pages"] == (35 if how in IN_BLOCKS else 1_000_003)
 
 
 def named(ptx: str) -> re.Match[str]:
