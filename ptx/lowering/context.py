@@ -78,6 +78,7 @@ class Context:
     elected: Reg | None = None  # whether this thread is that one, behind the last time that its warp came together
     threads: int = field(init=False)  # threads of the role
     looping: bool = False  # a run-time loop is around the current place
+    filled: set[str] = field(default_factory=set)  # pipelines of which a slot was filled outside pipelined loops
     dirty: bool = False  # shared memory was used since the last barrier
     turn: Reg | None = None  # bytes to the place in which warps exchange something, of the two that a role has
     cluster_turn: Reg | None = None  # the same of what the CTA leaves for others of its cluster

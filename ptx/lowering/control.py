@@ -321,8 +321,9 @@ def _one_stage(context: Context, s: n.Pipelined, trips: Trips, start: Number, gr
 def fill(context: Context, s: n.Produce) -> None:
     """A slot filled outside a pipelined loop; in a loop its last readers must have left it."""
     bulk_drained = _drained_in_bulk(context.program, s.pipeline)
-    if bulk_drained and context.looping:
+    if bulk_drained and (context.looping or s.pipeline in context.filled):
         issue(context, WaitGroup("cp.async.bulk", 0, read=True, one=True))
+    context.filled.add(s.pipeline)
     if context.dirty or context.looping:
         barrier(context)
     context.slots[s.pipeline] = 0

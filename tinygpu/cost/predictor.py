@@ -184,7 +184,8 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     shown_s = np.maximum(around_s - busiest(unit_s[1], once), 0)
     chains_s = chains_s[0], np.where(circulating, shown_s, chains_s[1]), chains_s[2]
     shared_s = np.maximum(unit_s[1]["l2"], dram_s[1] * np.minimum(ctas, sms))
-    waits = np.asarray(demand.prefetch_iterations) == 0
+    # What holds its place until it was used has its use in the time until it comes (`Rates.reads_s`).
+    waits = (np.asarray(demand.prefetch_iterations) == 0) & (np.asarray(demand.held) == 0)
     persistent = np.asarray(demand.persistent) > 0
     turns = np.asarray(demand.turns)
     summed = {key: unit_s[0][key] + unit_s[1][key] + unit_s[2][key] for key in unit_s[0]}

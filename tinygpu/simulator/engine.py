@@ -32,13 +32,13 @@ Pause: TypeAlias = "float | tuple[str, str, int]"
 class _Slots:
     """A pipeline of one CTA: when its slots were filled and freed, and who waits to hear of it.
 
-    left  slot -> how many of its consumers have yet to release it, where some have
+    left  slot -> how many of its consumers have yet to release it, where some have, and when the last of them did
     """
 
     filled: list[float] = field(default_factory=list)
     freed: list[float] = field(default_factory=list)
     landing: float = 0.0
-    left: dict[int, int] = field(default_factory=dict)
+    left: dict[int, tuple[int, float]] = field(default_factory=dict)
     listeners: dict[tuple[str, int], list[_Process]] = field(default_factory=dict)
 
 
@@ -48,6 +48,7 @@ class _Process:
 
     held       pipeline -> number of the slot that products under way still read
     under_way  when the groups of products end that were not waited for, in their order
+    complete   when all products end that tell of it themselves: what is handed over behind them is, then
     """
 
     plan: RolePlan
@@ -61,6 +62,7 @@ class _Process:
     turned: dict[str, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     under_way: list[float] = field(default_factory=list)
+    complete: float = 0.0
     work: Generator[Pause, None, None] | None = None
 
     @property
@@ -195,9 +197,11 @@ class _Engine:
                     for stretch in end:
                         yield self._serve(process, stretch)
                         self._write(process, stretch)
+                    if stop.told:
+                        process.complete = max(process.complete, self._asked_for_all(process, stop))
                     if produced:
                         slots = process.pipelines[produced]
-                        self._tell(slots, "filled", max(process.now, slots.landing))
+                        self._tell(slots, "filled", max(process.now, slots.landing, process.complete))
                         slots.landing = 0.0
                     elif consumed:
                         yield from self._drained(process, s, stop, consumed)
@@ -207,16 +211,19 @@ class _Engine:
         self, process: _Process, s: Statement, stop: Stop[Stretch], name: str
     ) -> Generator[Pause, None, None]:
         """The end of a block that consumes a slot, which it gives back, or holds while its products go on."""
-        if stop.begun:
-            begin = process.now
-            ends = [self._asked_for(process, stretch, begin) for stretch in stop.begun]
-            process.under_way.append(max([*ends, *process.under_way[-1:]]))
+        if stop.begun and not stop.told:
+            process.under_way.append(max([self._asked_for_all(process, stop), *process.under_way[-1:]]))
         own = process.waited.get(name, 0) - 1
         yield from self._products(process, self.plan.groups.behind.get(s))
         if s in self.plan.groups.late:
             process.held[name] = own
         else:
             self._release(process, name, own)
+
+    def _asked_for_all(self, process: _Process, stop: Stop[Stretch]) -> float:
+        """When the products of a block end, which are asked for now."""
+        begin = process.now
+        return max(self._asked_for(process, stretch, begin) for stretch in stop.begun)
 
     def _asked_for(self, process: _Process, stretch: Stretch, start: float) -> float:
         """When products end that are asked for now, behind what their unit has to do before."""
@@ -320,14 +327,16 @@ class _Engine:
             self._note(process, f"waits for {name}", "wait", start, process.now)
 
     def _release(self, process: _Process, name: str, number: int) -> None:
-        """A slot is free when all roles that consume it have released it."""
+        """A slot is free when all roles that consume it have released it, and their products have read it."""
         slots = process.pipelines[name]
+        when = max(process.now, process.complete)
         if (others := self.consumers.get(name, 1) - 1) > 0:
-            left = slots.left.pop(number, others)
+            left, before = slots.left.pop(number, (others, 0.0))
+            when = max(when, before)
             if left:
-                slots.left[number] = left - 1
+                slots.left[number] = left - 1, when
                 return
-        self._tell(slots, "freed", process.now)
+        self._tell(slots, "freed", when)
 
     def _tell(self, slots: _Slots, what: str, when: float) -> None:
         times = slots.filled if what == "filled" else slots.freed

@@ -21,6 +21,7 @@ from tinygpu.language.heuristic import Heuristic
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import groups
+from tinygpu.program.products import into_tensor_memory
 from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.tree import walk
 from tinygpu.simulator.stop import Stop, Stops
@@ -230,6 +231,7 @@ class _RoleWriter:
         filled = [self._copy(inner, times) for body in ahead for inner, times in self._once(body.statements, expr(1))]
         ends: list[tuple[Asked, ...]] = []
         begun: list[Asked] = []
+        told = any(into_tensor_memory(inner) for body in bodies for inner, _ in self._once(body.statements, expr(1)))
         for body in bodies:
             if isinstance(s, n.Repeated):
                 self.open.label = "round"
@@ -242,14 +244,14 @@ class _RoleWriter:
             self.write(body.statements, expr(1))
             asked = self._asked(self.products, "products", False)
             self.products = around
-            if isinstance(s, n.Consume):
+            if isinstance(s, n.Consume) or told:
                 begun += asked
                 asked = ()
             ends.append((*self.close(), *asked))
         if isinstance(s, n.Repeated) and self.phase != outer:
             self.phase = "epilogue" if outer == "prologue" else outer
         into = ahead[0].produces if ahead else ""
-        self._stop(s, Stop(before, tuple(filled), into, bodies, tuple(ends), tuple(begun)))
+        self._stop(s, Stop(before, tuple(filled), into, bodies, tuple(ends), tuple(begun), told and bool(begun)))
 
     def _stop(self, s: n.Statement, stop: Stop[Asked]) -> None:
         if s in self.stops:

@@ -244,6 +244,7 @@ class _Times:
         self.rates = Rates.of(device, demand)
         self.demand = demand
         self.schedulers = device.warp_schedulers_per_sm
+        self.divided = frozenset(PER_SCHEDULER) - ({"tensor"} if demand.tensor_path == "tcgen05" else set())
         self.latency_s = float(self.rates.memory_cycles(demand)) / self.rates.clock_hz
         self.extra = extra_wavefronts
         # Of the main loop, each CTA does its part of the rounds.
@@ -260,7 +261,8 @@ class _Times:
         self.write_dram_s = float(np.asarray(demand.dram_bytes_written)) * share / writes if writes else 0.0
 
     def role(self, part: Part) -> RolePlan:
-        # Fewer warps than schedulers leave schedulers, and their tensor cores and lanes, idle.
+        # Fewer warps than schedulers leave schedulers, and their tensor cores and lanes, idle; products into tensor
+        # memory have all tensor cores of the SM, whoever asks for them.
         idle = max(1.0, self.schedulers / max(1.0, self.numbers[part.warps]))
         stops = {s: stop.map(lambda asked: self.stretch(asked, idle)) for s, stop in part.stops.items()}
         last = tuple(self.stretch(asked, idle) for asked in part.last)
@@ -289,7 +291,7 @@ class _Times:
             chain = replace(
                 chain, global_loads=0 if asked.together else max(float(np.asarray(chain.global_loads)) - 1, 0)
             )
-        slowed = [s * idle if unit in PER_SCHEDULER else s for unit, s in units.items()]
+        slowed = [s * idle if unit in self.divided else s for unit, s in units.items()]
         return Stretch(
             asked.label,
             units,

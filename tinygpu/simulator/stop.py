@@ -29,6 +29,8 @@ class Stop(Generic[T]):
     ends    per body, stretches that it carries out where the body ends
     begun   asynchronous products of a block, which are asked for where it ends; the role goes on, and waits for them
             where `tinygpu.program.groups` says
+    told    the products begun tell of their completion themselves (a commit): the role never waits for them, and what
+            it hands over behind them is handed over when they are complete
     """
 
     before: tuple[T, ...] = ()
@@ -37,6 +39,7 @@ class Stop(Generic[T]):
     bodies: tuple[Body, ...] = ()
     ends: tuple[tuple[T, ...], ...] = ()
     begun: tuple[T, ...] = ()
+    told: bool = False
 
     @property
     def is_ring(self) -> bool:
@@ -47,7 +50,7 @@ class Stop(Generic[T]):
         """The same stop with every stretch replaced."""
         ends = tuple(tuple(map(function, end)) for end in self.ends)
         before, copies, begun = (tuple(map(function, part)) for part in (self.before, self.copies, self.begun))
-        return Stop(before, copies, self.into, self.bodies, ends, begun)
+        return Stop(before, copies, self.into, self.bodies, ends, begun, self.told)
 
 
 Stops: TypeAlias = Mapping[Statement, Stop[T]]
