@@ -50,6 +50,7 @@ def posed(seed: int) -> Any:
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.sampled(20)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right_and_their_rings_proved(seed: int, draw_candidate: Any) -> None:
     problem = posed(seed)
     space = build_space(GroupedMatmulBlackwell, problem, device("b200"))

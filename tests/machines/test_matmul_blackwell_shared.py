@@ -35,6 +35,7 @@ SMALL: dict[str, Any] = {
 
 @pytest.mark.parametrize("seed", range(96))
 @pytest.mark.sampled(20)
+@pytest.mark.end_to_end
 def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     """Of a product of one round, stream-K alone shares the tiles: by rounds, of which a CTA has all or none."""
     problem, k = posed(seed), SIZES[seed % len(SIZES)][2]
@@ -60,6 +61,7 @@ def small(ctas: str, store: str, split_k: int) -> tuple[Any, Kernel]:
     return problem, build(space.program(point), problem, point, SolverCache()).kernel
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("split_k", [1, 3])
 @pytest.mark.parametrize("ctas", ["one", "pairs"])
 def test_they_are_right_in_every_order_and_assemble_without_spills(ctas: str, split_k: int) -> None:

@@ -81,6 +81,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("split_k", [1, 3])
 @pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.sampled(2)
 def test_broken_kernels_are_refused(name: str, split_k: int) -> None:
     problem, kernel = made(split_k)
     pattern, by = BROKEN[name]
