@@ -210,6 +210,27 @@ class Abs(Arithmetic):
         return np.abs(values[0])
 
 
+class Mov(Arithmetic):
+    """d = a: a tile gets the values of another, as `p.cast(x, x.dtype, into=tile)` says."""
+
+    sign: ClassVar[str] = "move"
+    arity: ClassVar[int] = 1
+    spelling: ClassVar[dict[str, str]] = {
+        "f32": "mov.f32",
+        "f64": "mov.f64",
+        "f16": "mov.b16",
+        "bf16": "mov.b16",
+        "s32": "mov.s32",
+        "u32": "mov.u32",
+        "pred": "mov.pred",
+    }
+    pairs: ClassVar[dict[str, str]] = {"f16": "mov.b32", "bf16": "mov.b32"}
+    source: ClassVar[str] = "PTX ISA, data movement and conversion instructions: mov"
+
+    def meaning(self, *values: Any) -> Any:
+        return values[0]
+
+
 _BITS = "PTX ISA, logic and shift instructions"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinygpu.language.instruction import Elementwise, Group
-from tinygpu.ptx.isa.alu import Abs, Add, And, Div, Fma, Max, Min, Mul, Neg, Not, Or, Shl, Shr, Sub, Xor
+from tinygpu.ptx.isa.alu import Abs, Add, And, Div, Fma, Max, Min, Mov, Mul, Neg, Not, Or, Shl, Shr, Sub, Xor
 from tinygpu.ptx.isa.cvt import CONVERSIONS, Ceil, Cvt, Floor, Round, Trunc
 from tinygpu.ptx.isa.elementwise import Arithmetic
 from tinygpu.ptx.isa.predicates import Compare, Select
@@ -12,11 +12,11 @@ from tinygpu.ptx.isa.unpack import PACKED, UNPACKED, Pack, Unpack
 
 _EVERY: tuple[type[Arithmetic], ...] = (
     Add, Sub, Mul, Fma, Neg, Abs, Max, Min, Ex2, Lg2, Rsqrt, Tanh, Sin, Cos, Floor, Ceil, Round, Trunc, And, Or,
-    Xor, Not, Shl, Shr, Compare, Select,
+    Xor, Not, Shl, Shr, Compare, Select, Mov,
 )  # fmt: skip
 _ROUNDED: tuple[type[Arithmetic], ...] = (Div, Rcp, Sqrt)
 _APPROXIMATE: tuple[type[Arithmetic], ...] = (DivFull, RcpApprox, SqrtApprox)
-_OF_PREDICATES: tuple[type[Arithmetic], ...] = (And, Or, Xor, Not)
+_OF_PREDICATES: tuple[type[Arithmetic], ...] = (And, Or, Xor, Not, Mov)
 
 
 def arithmetic(kind: str = "f32", *, approximate: bool = False) -> Group:

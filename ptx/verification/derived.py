@@ -29,7 +29,7 @@ TILES_PER_CTA = 3
 # Rounds of a loop along a dim from which others follow that are all run.
 MOST_TAPS = 11
 # Tiles that are added to a dim which follows from others, until these have sizes that give it its own.
-MORE_TILES = 8
+MORE_TILES = 32
 # Tiles along an axis on which CTAs look back at those before them: more than a warp looks at at once.
 LOOKED_BACK = 34
 # Blocks that a sequence of rows has at least, where data say in which blocks they lie.
@@ -132,13 +132,16 @@ def derive(
             dims |= _of_rounds(kernel, dims, dim, of, unit, aim, legal)
     for named in namings(kernel, machine, problem):
         dims[named.of] = fewer_rows(kernel, problem, named.of, dims, legal)
-    return resized(kernel, problem, _followed(kernel, machine, problem, dims | listed, looped))
+    return resized(kernel, problem, _followed(kernel, machine, problem, dims | listed, looped, legal))
 
 
 def _followed(
-    kernel: Kernel, machine: type[Machine], problem: Problem, dims: dict[str, int], looped: Sequence[str]
+    kernel: Kernel, machine: type[Machine], problem: Problem, dims: dict[str, int], looped: Sequence[str],
+    legal: Callable[[Mapping[str, int]], bool],
 ) -> dict[str, int]:
     """Dims that follow from others: these others give those the sizes that were chosen, or some tiles more.
+
+    What is legal for the others may hang on each other, as a pad that is smaller than the image: that counts as well.
 
     Of dims that nothing of the kernel goes along no size is chosen: they have the one that the others give them.
     """
@@ -149,14 +152,14 @@ def _followed(
         for more in range(MORE_TILES):
             wanted = out | {d.name: dims[d.name] + more * math.lcm(*(e for name, e in kernel.tiles if name == d.name))}
             found = fitted(machine.__name__, (d,), wanted, options, looped)
-            if followed(machine.__name__, (d,), found, options)[d.name] == wanted[d.name]:
+            if followed(machine.__name__, (d,), found, options)[d.name] == wanted[d.name] and legal(found):
                 break
         else:  # none does: the real ones do
             found = out | {name: problem.dim[name] for name in (d.name, *d.reads) if name in problem.dim}
         out = found
     small = out | followed(machine.__name__, tuple(d for d in following if d.name not in along), out, options)
     facts = [f for f in kernel.facts if f.name in small]
-    if min(small.values()) < 1 or any(small[f.name] % f.divisor for f in facts):
+    if min(small.values()) < 1 or any(small[f.name] % f.divisor for f in facts) or not legal(small):
         return out | {name: problem.dim[name] for d in following for name in (d.name, *d.reads) if name in problem.dim}
     return small
 

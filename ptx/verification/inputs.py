@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -20,7 +21,10 @@ from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
 
-Inputs = Literal["integers", "random", "specials", "lines"]
+Inputs = Literal["integers", "random", "specials", "lines", "other lines"]
+
+# Kinds of lines.
+KINDS = 4
 
 # Whole numbers up to here are inputs of every machine.
 SMALL = 3
@@ -91,8 +95,8 @@ def drawn(
             scalars[s.name] = s.dtype.numpy.type(3)
     if inputs == "specials":
         arrays = with_specials(rng, problem, arrays, declared)
-    elif inputs == "lines":
-        arrays = with_lines(problem, arrays, declared)
+    elif inputs in ("lines", "other lines"):
+        arrays = with_lines(problem, arrays, declared, 0 if inputs == "lines" else KINDS // 2)
     return arrays, scalars
 
 
@@ -100,6 +104,14 @@ def has_lines(machine: type[Declared], problem: Problem) -> bool:
     """Whether a tensor that is read is of a float type of a byte or more, and nothing is said of its numbers."""
     declared = input_distributions(machine, problem)
     return any(_is_free(o, declared) for o in problem.operands if o.access != "out")
+
+
+def has_few_lines(machine: type[Declared], problem: Problem) -> bool:
+    """Whether a tensor has fewer lines than there are kinds of them; vectors count where there is nothing else."""
+    declared = input_distributions(machine, problem)
+    shapes = [o.shape for o in problem.operands if o.access != "out" and _is_free(o, declared)]
+    counts = [math.prod(shape[:-1]) for shape in shapes if len(shape) > 1] or [len(shapes)]
+    return 0 < min(counts) < KINDS
 
 
 def _is_free(o: Operand, declared: Mapping[str, Distribution]) -> bool:
@@ -202,13 +214,15 @@ def with_specials(
 
 
 def with_lines(
-    problem: Problem, arrays: dict[str, NDArray[Any]], declared: Mapping[str, Distribution]
+    problem: Problem, arrays: dict[str, NDArray[Any]], declared: Mapping[str, Distribution], first: int = 0
 ) -> dict[str, NDArray[Any]]:
     """The arrays with lines, along the last axis of every float input, that differ from each other.
 
     In turn they are far below zero, next to zero, as they were drawn, and zero; of vectors each is one line. So a
     largest element is below what a wrong fill is, and epsilons and guards of divisions decide. Random numbers have
     neither: among many, some are always above zero, and their squares add up to more than any epsilon.
+
+    first  the kind of the first line: 0 far below zero, 1 next to it, 2 as drawn, 3 zero
     """
     out, vectors = dict(arrays), 0
     for o in problem.operands:
@@ -217,11 +231,11 @@ def with_lines(
         array = arrays[o.name]
         drawn = array.astype(np.float64)
         rows = drawn.reshape(-1, array.shape[-1])
-        kind = (np.arange(len(rows)) + (vectors if len(rows) == 1 else 0)) % 4
+        kind = (np.arange(len(rows)) + first + (vectors if len(rows) == 1 else 0)) % KINDS
         vectors += len(rows) == 1
         below = max(_BELOW, -_EXTREMES[o.dtype.name][0] / 2)
         near = max(_NEAR, 64 * _EXTREMES[o.dtype.name][1])
-        lines = np.select([kind[:, None] == k for k in range(4)], [rows + below, rows * near, rows, 0 * rows])
+        lines = np.select([kind[:, None] == k for k in range(KINDS)], [rows + below, rows * near, rows, 0 * rows])
         changed = lines.reshape(array.shape).astype(np.float32)
         out[o.name] = tf32_read(changed) if o.dtype.name == "tf32" else changed.astype(o.dtype.numpy)
     return out

@@ -144,7 +144,9 @@ class Lockstep:
                 return np.asarray(unit * np.nanmax(want, initial=0.0), dtype=np.float64)
             if isinstance(s, n.Combining):
                 of = operands if s.merge.plain is None else operands[:1]
-                return np.asarray(unit * sum(o.sum(axis=s.axis, keepdims=True) for o in of), dtype=np.float64)
+                size = sum(o.sum(axis=s.axis, keepdims=True) for o in of)
+                # A merge may multiply, so that what it makes is larger than all that it is made of.
+                return np.asarray(unit * (size + (want if s.merge.plain is None else 0.0)), dtype=np.float64)
             if isinstance(s, n.FixUp):
                 return np.asarray(unit * np.nanmax(want, initial=0.0), dtype=np.float64)
             if moment.tile.buffer is None and s.children:

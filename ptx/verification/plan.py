@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
@@ -27,13 +27,14 @@ from tinygpu.ptx.verification.derived import (
     exactly,
     tiles_per_cta,
 )
-from tinygpu.ptx.verification.inputs import Inputs, has_lines
+from tinygpu.ptx.verification.inputs import Inputs, has_few_lines, has_lines
 from tinygpu.schedulers.run_time import Numbers
 
 # What the words mean that name a run.
 RUNS = (
     "its inputs (integers: small whole numbers, whose sums are exact; specials: NaN, infinities and extremes among "
-    "random ones; lines: random ones, of which lines are far below zero, next to zero, or zero), and when asynchronous "
+    "random ones; lines: random ones, of which lines are far below zero, next to zero, or zero; other lines: the same "
+    "of fewer than four lines, which begin with another kind), and when asynchronous "
     "work gets done (late: as late as it may; early: as early; random: at any time between; spurious: and what may "
     "fail at first does)"
 )
@@ -103,6 +104,8 @@ def plan(
         alone = number != 1 if kernel.scheduler.takes_over else bool(kernel.dealt) and number == 2
         where = [f"{aim.name} ({sizes})"] * (of != first) + ["one cluster after another"] * alone
         runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))
+        if inputs == "lines" and has_few_lines(machine, of):
+            runs.append(replace(runs[-1], inputs="other lines"))
     return tuple(_distinct(runs))
 
 

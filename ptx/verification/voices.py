@@ -7,6 +7,7 @@ import time
 from tinygpu.interpreter.fault import ProgramFault
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
+from tinygpu.program.carried import never_carried
 from tinygpu.program.placement import Swizzles
 from tinygpu.program.program import Program
 from tinygpu.ptx.emulator import Order
@@ -41,7 +42,8 @@ def who_is_wrong(
             made = program.run(trial.arrays, trial.scalars, sizes=run.problem.dim, ctas=ctas)
             check = compare_arrays(trial, made, run.order)
             if check.wrong:
-                return f"the program itself is wrong, run as it is written on {run.problem}: {check.worst}"
+                said = f"the program itself is wrong, run as it is written on {run.problem}: {check.worst}"
+                return "\n".join([said, *never_carried(program)])
             probed = with_probes(program, swizzles, kernel, trial, run.ctas)
             steps = follow(probed, machine, trial, order=run.order, alone=run.alone, seed=seed)
         except ProgramFault as fault:

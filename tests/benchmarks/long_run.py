@@ -43,9 +43,9 @@ from tinygpu.language.problem import ProblemError
 from tinygpu.spaces.build import MachineSpace, build_space
 from tinygpu.testing import Case
 from tinygpu.testing.bench import draw_problems
-from tinygpu.testing.cases import roomy_problem
 from tinygpu.testing.draws import DEVICES, SeededDraw, draw_problem, dtypes_on_offer
 from tinygpu.testing.judges import Judgement, judge
+from tinygpu.testing.whole_problems import roomy_problem
 from tinygpu.testing.workbench import Workbench
 
 PROBLEMS_TRIED = 12  # until one has candidates

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/tutorial.md", "docs/guide.md", "docs/language.md")
+PAGES = ("README.md", "docs/tutorial.md", "docs/guide.md", "docs/recipes.md", "docs/language.md")
 WIDTH = 160
 
 

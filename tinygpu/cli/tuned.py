@@ -28,6 +28,7 @@ INPUTS = {
     "random": "random numbers",
     "specials": "random numbers with NaN, infinities and extremes among them",
     "lines": "random numbers with lines far below zero, next to it, and of zeros",
+    "other lines": "random numbers with lines far below zero, next to it, and of zeros",
 }
 
 
@@ -162,7 +163,7 @@ def _of_part(device: Device, winner: Finalist) -> str:
 
 def verified(v: Verification) -> str:
     """A verification that passed, in a sentence."""
-    kinds = "; ".join(INPUTS[inputs] for inputs in dict.fromkeys(c.inputs for c in v.checks))
+    kinds = "; ".join(dict.fromkeys(INPUTS[c.inputs] for c in v.checks))
     cut = f"; NOT RUN: {'; '.join(v.left_out)}" if v.left_out else ""
     return f"emulated, right: {v.kernel} on {v.problem}, in {len(v.checks)} runs ({kinds}){cut}; -v lists them"
 

@@ -26,6 +26,8 @@ def merged(partition: Partition, groups: Sequence[Sequence[int]]) -> Partition:
 
     groups  of every axis that it has then those that become one, the slowest first
     """
+    if partition.whole is not None and partition.whole[1] == tuple(map(tuple, groups)):
+        return partition.whole[0]
     onto: dict[int | str, int | str | Step | None] = {}
     shape = []
     for place, group in enumerate(groups):
@@ -62,7 +64,8 @@ def split(
         extents = joined((shape[axis] for group in groups if len(group) > 1 for axis in group), " x ")
         sentence = f"what threads and values of {name} count along {extents} ends where an axis does"
         conditions = (*conditions, Condition(f"axes of {name}", condition, sentence))
-    return Partition(tuple(shape), Layout.regrouped(*modes), conditions, partition.made_for)
+    whole = partition, tuple(map(tuple, groups))
+    return Partition(tuple(shape), Layout.regrouped(*modes), conditions, partition.made_for, whole=whole)
 
 
 def _fitting(left: Expr, step: Expr, above: Expr) -> Expr:

@@ -44,6 +44,7 @@ class Partition:
     conditions  what must hold for the layout to cover the tile exactly once
     made_for    threads of the role that it was made for (None: as many as the thread mode has)
     part_of     the partition of which it is the part along some axes, by `along` or `reduced`
+    whole       (the partition of which axes were taken apart, of every axis of it those here): what merging them gives
     """
 
     shape: tuple[Expr, ...]
@@ -51,6 +52,9 @@ class Partition:
     conditions: tuple[Condition, ...] = ()
     made_for: Expr | None = None
     part_of: Partition | None = field(default=None, repr=False, metadata={"saved": False})
+    whole: tuple[Partition, tuple[tuple[int, ...], ...]] | None = field(
+        default=None, repr=False, metadata={"saved": False}
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(map(expr, self.shape)))

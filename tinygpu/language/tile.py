@@ -264,14 +264,17 @@ class Tile(Operators):
                 f"{self.name}.merge{axes}: axes that stand side by side, in their order, become one; it has the axes 0 "
                 f"to {rank - 1}"
             )
+        after = first + len(axes)
+        single = tuple((axis,) for axis in range(rank))
+        if (whole := self.partition and self.partition.whole) and whole[1] == (*single[:first], axes, *single[after:]):
+            return self._viewed(whole[0])
         if (one := next((axis for axis in axes[:-1] if self._alone(axis)), None)) is not None:  # it leaves no trace
             fewer = self.squeeze(one)
             return fewer if len(axes) == 2 else fewer.merge(*axes[:-1])
-        groups = self.groups or tuple((axis,) for axis in range(rank))
+        groups = self.groups or single
         together = expr(1)
         for axis in axes:
             together = together * self.shape[axis]
-        after = first + len(axes)
         if self.partition is not None:
             return self._viewed(merged(self.partition, (*groups[:first], tuple(axes), *groups[after:])))
         parts = tuple(part for axis in axes for part in groups[axis])

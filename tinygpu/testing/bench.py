@@ -14,11 +14,12 @@ from tinygpu.language.posing import problem as posed
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.spaces.build import MachineSpace
 from tinygpu.testing.case import Case, shrink
-from tinygpu.testing.cases import examine, roomy_problem
+from tinygpu.testing.cases import examine
 from tinygpu.testing.draws import SIZES, SeededDraw, draw_problem
 from tinygpu.testing.finding import Finding
 from tinygpu.testing.report import Failure
 from tinygpu.testing.variety import varied
+from tinygpu.testing.whole_problems import roomy_problem
 from tinygpu.testing.workbench import Allowance, Workbench
 from tinygpu.users_code import with_place
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 
 from tinygpu.cost.counting import count
 from tinygpu.cost.drawn_rows import drawn_from
-from tinygpu.expressions import FloorDiv, evaluate
+from tinygpu.expressions import evaluate
 from tinygpu.language.instruction import BulkTransfer, MatrixMultiply
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Problem
-from tinygpu.language.tile import Tile
 from tinygpu.layouts.leaf import filled
 from tinygpu.program import nodes as n
 from tinygpu.program.access import accesses, boxes, tensor_pitches
 from tinygpu.program.program import Program
-from tinygpu.program.tree import executions, walk
+from tinygpu.program.tree import walk
 from tinygpu.program.windows import window
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import LoweringError
@@ -28,25 +27,24 @@ from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.spaces.build import MachineSpace
-from tinygpu.testing.case import Case, of_their_own, resize
+from tinygpu.testing.case import Case, resize
 from tinygpu.testing.coverage import (
     layout_fault,
     partition_fault,
     partitions,
     small_problem_dims,
     store_fault,
-    value,
 )
 from tinygpu.testing.enumeration import Asked, enumerate_cta
 from tinygpu.testing.finding import RIGHT, Finding
 from tinygpu.testing.judges import judge
 from tinygpu.testing.statements import mean_what_they_do
+from tinygpu.testing.whole_problems import SECTOR_BITS, between_sectors, illegal, whole_problem
 from tinygpu.testing.workbench import Workbench
 from tinygpu.users_code import with_place
 
-# Pointers at the start of a row of banks, and rows in whole sectors.
-ROOMY_ALIGN_BYTES = 256
-SECTOR_BITS = 256
+# Tiles at most that are listed where windows begin at several places of a sector, which one after another go through.
+MOST_LISTED = 16
 # The heuristic that each counted amount stands for.
 HEURISTIC_OF = {"sectors_read": "coalescing", "sectors_written": "coalescing"}
 
@@ -101,48 +99,59 @@ def counts(case: Case, bench: Workbench) -> Finding:
         return Finding(absent="accesses that the program alone decides")
     first, inside = 0, whole_problem(program, case, bench)
     if inside is None:  # windows that reach beyond their tile lie inside the tensors in the middle
-        first, inside = 1, whole_problem(program, case, bench, tiles=4, within=_tiles(program, None, 1, 2))
+        middle = _tiles(program, *({a.index: number for a in program.grid.axes} for number in (1, 2)))
+        first, inside = 1, whole_problem(program, case, bench, tiles=4, within=middle)
     if inside is None:
         return Finding(blind="its windows reach beyond the tensors of every problem")
-    between = _between_sectors(inside)
-    for problem in (inside,) if _illegal(case, between, bench) else (inside, between):
-        tiles = _tiles(program, problem, first, 2)
-        period = _period(program, problem, {name: len({at[name] for at in tiles}) for name in tiles[0]})
-        if period > 2 and problem is between:
-            continue
-        if period > 2:
-            return Finding(blind="its windows begin at more places of a sector than two tiles show")
-        found = _counted(program, case, bench, problem, _tiles(program, problem, first, period))
+    more = max(_places(program, inside).values(), default=1)
+    if 2 < more <= MOST_LISTED and not first and not _differ(program):
+        inside = whole_problem(program, case, bench, tiles=more) or inside
+    between = between_sectors(inside)
+    for problem in (inside,) if illegal(case, between, bench) else (inside, between):
+        places, there = _places(program, problem), _tiles_along(program, problem)
+        begin = {index: min(first, count - 1) for index, count in there.items()}
+        tiles = _tiles(program, begin, places)
+        shown = all(count <= there.get(index, 1) - begin.get(index, 0) for index, count in places.items())
+        if not (shown and len(tiles) <= MOST_LISTED):
+            if problem is between:
+                continue
+            return Finding(blind="its windows begin at more places of a sector than the tiles show that are listed")
+        found = _counted(program, case, bench, problem, tiles)
         if found.fault:
             return found
     return RIGHT
 
 
-def _tiles(program: Program, problem: Problem | None, first: int, count: int) -> list[dict[str, int]]:
-    """So many tiles along each axis of the grid, or all that a problem has there."""
-    numbers = []
-    for a in program.grid.axes:
-        end = first + count
-        if problem is not None:
-            end = min(end, int(evaluate(a.tiles, problem.dim)))
-        numbers.append(range(min(first, end - 1), end))
+def _differ(program: Program) -> bool:
+    """Whether tiles have other rounds than their neighbours: of more tiles counts take what is typical."""
+    axes = {a.index for a in program.grid.axes}
+    return any(isinstance(s, n.Repeated) and bool(s.trips.symbols & axes) for s in walk(program.body))
+
+
+def _tiles_along(program: Program, problem: Problem) -> dict[str, int]:
+    """Index of an axis of the grid -> tiles along it."""
+    return {a.index: int(evaluate(a.tiles, problem.dim)) for a in program.grid.axes}
+
+
+def _tiles(program: Program, begin: Mapping[str, int], counts: Mapping[str, int]) -> list[dict[str, int]]:
+    """So many tiles along each axis of the grid, one where nothing is said, from those where they begin."""
     axes = [a.index for a in program.grid.axes]
+    numbers = [range(begin[index], begin[index] + counts.get(index, 1)) for index in axes]
     return [dict(zip(axes, at, strict=True)) for at in itertools.product(*numbers)]
 
 
-def _period(program: Program, problem: Problem, tiles: Mapping[str, int]) -> int:
-    """After how many tiles windows begin at the same place of a sector again; more than 2 where rounds differ, or where
-    there are fewer `tiles` along an axis.
-    """
+def _places(program: Program, problem: Problem) -> dict[str, int]:
+    """After how many steps of an index windows begin at the same place of a sector again, of those with several."""
     known = problem.environment()
-    out = 1
+    out: dict[str, int] = {}
     for s in walk(program.body):
         copies = [boxes(s, i) for i in s.instructions if isinstance(i, BulkTransfer) and isinstance(s, n.Copy)]
         for access in (*accesses(s), *copies):
             if access.tile.memory is GMEM:  # a memory of the machine's own has no sectors
                 for index, step in window(access.tile, tensor_pitches(access.tile), program.indices).steps:
                     places = SECTOR_BITS // math.gcd(filled(step, known), SECTOR_BITS)
-                    out = max(out, places if places <= min(tiles.get(index, 1), 2) else SECTOR_BITS)
+                    if places > 1:
+                        out[index] = max(out.get(index, 1), places)
     return out
 
 
@@ -344,120 +353,3 @@ def closed_forms(space: MachineSpace, case: Case, problem: Problem) -> dict[str,
         "ideal_written": total("smem_store_wavefronts"),
         "tensor_flops": total("tensor_flops"),
     }
-
-
-def roomy_problem(problem: Problem) -> Problem:
-    """The problem with pointers and rows at sector boundaries."""
-    operands = []
-    for o in problem.operands:
-        per = max(1, SECTOR_BITS // o.dtype.bits)
-        roomy = o.resized(o.shape, lambda axis, least, per=per: -(-least // per) * per)  # type: ignore[misc]
-        operands.append(replace(roomy, align_bytes=max(o.align_bytes, ROOMY_ALIGN_BYTES)))
-    return replace(problem, operands=tuple(operands))
-
-
-def _between_sectors(problem: Problem) -> Problem:
-    """The problem with every other row in the middle of a sector."""
-    operands = []
-    for o in problem.operands:
-        half, row = SECTOR_BITS // 2 // o.dtype.bits, o.memory_order[1:2]
-        operands.append(o.resized(o.shape, lambda axis, least, half=half, row=row: least + half * (axis in row)))  # type: ignore[misc]
-    return replace(problem, operands=tuple(operands))
-
-
-@dataclass(frozen=True, slots=True)
-class _Extent:
-    """A dim is walked in pieces of `extent`; `grid`: by the grid's axes."""
-
-    dim: str
-    extent: int
-    grid: bool
-
-
-def whole_problem(
-    program: Program,
-    case: Case,
-    bench: Workbench,
-    tiles: int = 2,
-    within: Sequence[Mapping[str, int]] | None = None,
-) -> Problem | None:
-    """The problem with whole tiles only, `tiles` of them along each grid axis, rows and pointers at sector boundaries.
-
-    within  tiles all of whose windows lie inside the tensors; by default the first and the last
-
-    Where the machine refuses as many along all axes, all of one axis are in one tile, or in one cluster. None where
-    windows of these reach beyond the tensors all the same, or where the machine refuses these sizes, too.
-    """
-    alone: list[frozenset[str]] = [frozenset(), *(frozenset({a.index}) for a in program.grid.axes)]
-    tried = (_whole_problem(program, case, bench, tiles, within, one) for one in alone)
-    return next((found for found in tried if found is not None), None)
-
-
-def _whole_problem(
-    program: Program, case: Case, bench: Workbench, tiles: int, within: Sequence[Mapping[str, int]] | None,
-    alone: frozenset[str],
-) -> Problem | None:
-    """The same with one tile, or one cluster of them, along the axes `alone`."""
-    wanted: dict[str, int] = {}
-    least = {str(a.size): int(a.cluster) for a in program.grid.axes if a.index in alone}
-    for piece in _extents(program):
-        wanted[piece.dim] = math.lcm(wanted.get(piece.dim, 1), piece.extent)
-        if piece.grid:
-            least.setdefault(piece.dim, tiles)
-    dims = {}
-    for name in of_their_own(case.machine, program, case.problem.dim):
-        size, step = case.problem.dim[name], wanted.get(name, 1)
-        dims[name] = least.get(name, -(-size // step)) * step
-    roomy = roomy_problem(resize(case.machine, case.problem, dims))
-    if math.prod(dims.values()) > 1 << 27 or _illegal(case, roomy, bench):
-        return None
-    if not _inside(program, roomy, within):
-        return None
-    return roomy
-
-
-def pieces(program: Program) -> list[tuple[str, int]]:
-    """(dim, extent) of every axis of the grid, loop and window: in what pieces a program walks its dims."""
-    return [(e.dim, e.extent) for e in _extents(program)]
-
-
-def _extents(program: Program) -> list[_Extent]:
-    out = [_Extent(str(a.size), int(a.extent), True) for a in program.grid.axes if not a.size.is_number]
-    for s in walk(program.body):
-        if isinstance(s, n.Repeated) and not s.trips.is_number:
-            node = s.trips.sympy
-            divided = isinstance(node, FloorDiv) and node.args[1].is_Integer
-            out += [_Extent(d, int(node.args[1]) if divided else 1, False) for d in s.trips.symbols]
-        for tile in _windows(s):
-            if tile.tensor is not None:
-                for axis, home in enumerate(tile.axes):
-                    if home is not None and not tile.tensor.size(home).is_number:
-                        out.append(_Extent(tile.tensor.dims[home], int(tile.shape[axis]), False))
-    return out
-
-
-def _windows(s: n.Statement) -> list[Tile]:
-    return [t.finest for t in (*s.reads, *s.writes) if t.tensor is not None]
-
-
-def _illegal(case: Case, problem: Problem, bench: Workbench) -> bool:
-    space = replace(case, problem=problem).space(bench).space
-    return any(v.constraint is None or v.constraint.kind == "legality" for v in space.explain(case.point or {}))
-
-
-def _inside(program: Program, problem: Problem, within: Sequence[Mapping[str, int]] | None) -> bool:
-    """Whether every window of some tiles (of the first and of the last one) lies inside its tensor."""
-    last = {a.index: int(evaluate(a.tiles, problem.dim)) - 1 for a in program.grid.axes}
-    for rounds in ({a.index: 0 for a in program.grid.axes}, last) if within is None else within:
-        known = {**problem.environment(), n.PART: 0, **rounds}
-        for s, at in executions(program.body, known, value):
-            for tile in _windows(s):
-                for home, size in enumerate(problem.operand(tile.name).shape):
-                    start = value(tile.begins[home], at)
-                    reach = sum((int(tile.shape[axis]) - 1) * int(step) for axis, step in tile.along(home))
-                    if start < 0 or start + reach >= size:
-                        return False
-    return True
-
-
-__all__ = ["CHECKS", "closed_forms", "examine", "pieces", "roomy_problem", "whole_problem"]

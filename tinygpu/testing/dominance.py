@@ -19,10 +19,10 @@ from tinygpu.spaces.build import MachineSpace
 from tinygpu.spaces.part import SpaceError
 from tinygpu.testing.bench import Bench
 from tinygpu.testing.case import Case, resize
-from tinygpu.testing.cases import roomy_problem
 from tinygpu.testing.declaration import Name, key
 from tinygpu.testing.judges import launch_limit
 from tinygpu.testing.report import Failure, Row
+from tinygpu.testing.whole_problems import roomy_problem
 from tinygpu.testing.workbench import Allowance
 
 # Candidates of one structure that are predicted one by one; of more the best is not known, and nothing is said of it.

@@ -16,11 +16,11 @@ from tinygpu.spaces.analysis import is_implied
 from tinygpu.spaces.part import SpaceError
 from tinygpu.testing.bench import Bench
 from tinygpu.testing.case import Case, of_their_own, resize
-from tinygpu.testing.cases import pieces
 from tinygpu.testing.declaration import Name, key
 from tinygpu.testing.judges import ORDERS, judge
 from tinygpu.testing.report import Failure, Row
 from tinygpu.testing.variety import shortfall
+from tinygpu.testing.whole_problems import pieces
 from tinygpu.testing.workbench import Allowance
 
 # Points per constraint that its judges see: of the author's constraints, and of those that the library brings.

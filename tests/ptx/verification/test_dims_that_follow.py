@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tinygpu.devices import device
-from tinygpu.language import Dim, Input, Machine, Output, Param, ascending, blocked, integers
+from tinygpu.language import Dim, Input, Machine, Output, Param, Require, ascending, blocked, integers
 from tinygpu.ptx import isa
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
@@ -128,3 +128,37 @@ def test_a_wrong_offset_is_seen_where_sizes_follow() -> None:
             return x[at[:-1]] + x[at[:-1]]
 
     assert not verified(Wrong, m=65, n=97).passed
+
+
+class Mirrored(Machine):
+    """y = x with rows before and behind, which are those inside, reflected: fewer than there are"""
+
+    h, w, pad = Dim(), Dim(), Dim()
+    higher = Dim(follows=lambda h, pad: h + 2 * pad)
+    x, y = Input("f32", h, w), Output("f32", higher, w)
+    inside = Require(pad < h, "there are more rows than are reflected")
+    rows = Param(1, 2)
+    ld, st, whole = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("s32")
+
+    def program(self, p: Any) -> None:
+        shape = (self.rows, 32)
+        who = blocked(shape, threads=32)
+        with p.grid((self.higher, self.rows), (self.w, 32)) as (i, j), p.role("all", warps=1):
+            row = self.h - 1 - abs(self.h - 1 - abs(p.index(who.along(0), 0) + (i - self.pad)))
+            x = p.load(self.ld, self.x.rows(row).tile(0, j, shape=shape), who)
+            p.store(self.st, self.y.tile(i, j, shape=shape), x)
+
+    @staticmethod
+    def reference(x: Any, pad: int) -> Any:
+        return np.pad(x, ((pad, pad), (0, 0)), mode="reflect")
+
+
+@pytest.mark.parametrize(("h", "pad"), [(2, 1), (5, 2), (5, 4), (97, 13)])
+def test_what_dims_follow_from_is_legal_in_derived_problems(h: int, pad: int) -> None:
+    problem = Mirrored.problem(h=h, w=37, pad=pad)
+    for rows in (1, 2):
+        space = build_space(Mirrored, problem, device("a100"))
+        kernel = build(space.program({"rows": rows}), problem, {"rows": rows}, SolverCache()).kernel
+        small = derive(kernel, Mirrored, problem)
+        assert small.dim["pad"] < small.dim["h"] <= h, small
+        assert verify(kernel, Mirrored, problem).passed

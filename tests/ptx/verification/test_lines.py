@@ -9,9 +9,23 @@ import numpy as np
 import pytest
 
 import tinygpu as tg
-from tinygpu.language import Dim, Input, Machine, Output, Param, Scalar, Tracer, between, blocked, rsqrt, sqrt, uniform
+from tinygpu.language import (
+    Dim,
+    Input,
+    Machine,
+    Output,
+    Param,
+    Scalar,
+    Tracer,
+    between,
+    blocked,
+    maximum,
+    rsqrt,
+    sqrt,
+    uniform,
+)
 from tinygpu.ptx import isa
-from tinygpu.ptx.verification.inputs import drawn, has_lines
+from tinygpu.ptx.verification.inputs import drawn, has_few_lines, has_lines
 
 LONG = 4096
 
@@ -136,3 +150,49 @@ def test_what_has_declared_values_keeps_them() -> None:
     assert has_lines(RowMax, RowMax.problem(m=4, n=9))
     x = drawn(Declared, problem, "lines", 0, {"x": (4, 9), "y": (4,)})[0]["x"]
     assert x.min() >= 2
+
+
+class Unit(Machine):
+    """y = x / max(|x|, eps), of rows"""
+
+    m, n = Dim(), Dim()
+    eps = Scalar("f32", values=between(1e-8, 1e-6))
+    x, y = Input("f32", m, n), Output("f32", m, n)
+
+    ld, st, add, shuffle = isa.LdGlobal(1), isa.StGlobal(1), isa.Add("f32"), isa.ShflBfly()
+    arithmetic, exact = isa.arithmetic("f32"), False
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((1, 128), threads=32)
+        with p.grid((self.m, 1)) as (i,), p.role("all", warps=1):
+            x = p.load(self.ld, self.x.tile(i, 0, shape=(1, 128)), who)
+            norm = sqrt(p.reduce(self.add, x * x, axis=1, by=self.shuffle))
+            p.store(self.st, self.y.tile(i, 0, shape=(1, 128)), x / self.least(norm))
+
+    def least(self, norm: Any) -> Any:
+        return maximum(norm, self.eps)
+
+    @staticmethod
+    def reference(eps: Any, x: Any) -> Any:
+        return x / np.maximum(np.sqrt((x * x).sum(axis=1, keepdims=True)), eps)
+
+
+class Unguarded(Unit):
+    def least(self, norm: Any) -> Any:
+        return norm + 0.0 * self.eps
+
+
+def test_two_rows_have_a_line_of_zeros_in_another_run() -> None:
+    for machine, passes in ((Unit, True), (Unguarded, False)):
+        found = tg.verify(tg.emit(tg.space(machine, m=5, n=100, device="a100")))
+        assert found.passed == passes, str(found)
+        assert found.problem.dim["m"] == 2
+        assert [c.inputs for c in found.checks if not c.passed] == ["other lines"] * (not passes)
+
+
+def test_lines_are_few_where_there_are_fewer_than_kinds() -> None:
+    assert [has_few_lines(Unit, Unit.problem(m=m, n=9)) for m in (1, 2, 3, 4, 5)] == [True, True, True, False, False]
+    shapes = {"x": (2, 128), "y": (2, 128)}
+    plain, x = (drawn(Unit, Unit.problem(m=2, n=128), of, 0, shapes)[0]["x"] for of in ("random", "other lines"))
+    assert np.array_equal(x[0], plain[0])
+    assert not x[1].any()

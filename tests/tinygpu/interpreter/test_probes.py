@@ -184,6 +184,52 @@ def test_a_program_that_is_itself_wrong_is_told_from_its_kernel() -> None:
     assert re.search(r": y\[\d+\] is \S+, wanted \S+ \(bound 0\)$", said), said
 
 
+def test_a_tile_that_a_loop_was_to_carry_on_is_told() -> None:
+    from tinygpu.language import Dim, Input, Output, blocked, where
+    from tinygpu.program.carried import never_carried
+    from tinygpu.ptx import isa
+    from tinygpu.ptx.verification.voices import who_is_wrong
+
+    class Prefix(Machine):
+        """y[i] = the sum of x[k] over k <= i, if rounds went on with what they have"""
+
+        m, n = Dim(), Dim()
+        x, y = Input("f32", m, n), Output("f32", m, n)
+        ld, st, arithmetic = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("f32")
+
+        def program(self, p: Any) -> None:
+            who = blocked((1, 32), threads=32)
+            with p.grid((self.n, 32)) as (j,), p.role("all", warps=1):
+                total, one = p.full(who, "f32"), p.full(who, "f32", 1)
+                with p.loop(self.m) as i:
+                    x = p.load(self.ld, self.x.tile(i, j, shape=(1, 32)), who)
+                    total = self.go_on(p, total, x) * 1.0
+                    p.store(self.st, self.y.tile(i, j, shape=(1, 32)), where(x > 9.0, one, total))
+
+        def go_on(self, p: Any, total: Any, x: Any) -> Any:
+            return total + x
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return x.cumsum(axis=0)
+
+    class Carried(Prefix):
+        def go_on(self, p: Any, total: Any, x: Any) -> Any:
+            total += x
+            return total
+
+    problem, point = Prefix.problem(m=7, n=40), dict[str, int]()
+    program = build_space(Prefix, problem, device("a100")).program(point)
+    built = build(program, problem, point, SolverCache())
+    said = who_is_wrong(program, {}, built.kernel, Prefix, problem).splitlines()[-1]
+    assert re.fullmatch(
+        r"%v1, which begins as 0\.0 \(.*test_probes\.py:\d+\), is read in every round of a loop, and nothing writes "
+        "into it: `x = x \\+ y` makes another tile in each round, and `x \\+= y` or into= goes on with it",
+        said,
+    ), said
+    assert not list(never_carried(build_space(Carried, problem, device("a100")).program(point)))
+
+
 @pytest.mark.end_to_end
 def test_a_statement_of_a_new_class_is_recorded_by_what_it_writes() -> None:
     (program, *_), *_ = candidates(SHIPPED[3], 2, 1)

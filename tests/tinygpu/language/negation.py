@@ -67,4 +67,4 @@ def right(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
 def refused(make: Callable[[], Any], sentence: str) -> None:
     with pytest.raises(DeclarationError) as error:
         make()
-    assert str(error.value) == sentence
+    assert str(error.value) == sentence, str(error.value)

@@ -14,7 +14,20 @@ from hypothesis import strategies as st
 from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
-from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, Partition, Route, UnknownLayout, blocked
+from tinygpu.language import (
+    Choice,
+    Dim,
+    Input,
+    Machine,
+    Output,
+    Param,
+    Partition,
+    Route,
+    UnknownLayout,
+    blocked,
+    not_equal,
+    where,
+)
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.language.tensors import Tensor
@@ -164,3 +177,67 @@ def test_a_program_with_renamed_axes_runs_as_it_is_written(sizes: tuple[int, int
     bias = np.arange(sizes[2], dtype=np.float32) * 1000
     out = space.program(point).run({"x": x, "bias": bias})
     assert np.array_equal(out["y"], Turned.reference(x, bias))
+
+
+class Butterfly(Machine):
+    """y = the smaller, or the larger, of each two elements of a row that are `apart`, as their place says"""
+
+    m, n, apart = Dim(), Dim(32), Dim(1, 2, 4, 8, 16)
+    x, y = Input("f32", m, n), Output("f32", m, n)
+    warps, vector = Param(1, 2), Param(1, 2, 4)
+    ld, st, low, high, shuffle = isa.LdGlobal(1), isa.StGlobal(1), isa.Min("f32"), isa.Max("f32"), isa.ShflBfly()
+    select, whole = isa.Select("f32"), isa.arithmetic("s32")
+
+    def program(self, p: Any) -> None:
+        shape = (4 * self.warps, 32)
+        who = blocked(shape, threads=32 * self.warps, vector=self.vector)
+        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
+            x = p.load(self.ld, self.x.tile(i, 0, shape=shape), who)
+            bits = (16 // self.apart, 2, self.apart)
+            pair, second = x.split(1, bits), not_equal(p.index(who, 1) & self.apart, 0).split(1, bits)
+            assert pair.merge(1, 2, 3).partition is who
+            low, high = (p.reduce(one, pair, axis=2, by=self.shuffle) for one in (self.low, self.high))
+            ordered = where(second, high, low).merge(1, 2, 3)
+            assert ordered.partition is who
+            p.store(self.st, self.y.tile(i, 0, shape=shape), where(ordered > x, ordered, ordered))
+
+    more = isa.Compare("f32", ">")
+
+    @staticmethod
+    def reference(x: Any, apart: int) -> Any:
+        other = x[:, np.arange(32) ^ apart]
+        return np.where(np.arange(32) & apart, np.maximum(x, other), np.minimum(x, other))
+
+
+@pytest.mark.parametrize("apart", [1, 2, 4, 8, 16])
+def test_axes_that_are_split_and_merged_are_what_they_were(apart: int) -> None:
+    problem = Butterfly.problem(m=5, apart=apart)
+    space = build_space(Butterfly, problem, device("a100"))
+    for point in space.space.sample(3, np.random.default_rng(apart)):
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
+        assert verify(kernel, Butterfly, problem, orders=("late",)).passed, point
+
+
+def test_digits_that_are_one_together_are_held_by_the_same_threads() -> None:
+    """Two of three axes merged, and then the third: the digits of the thread id are others, the threads are not."""
+
+    class Twice(Butterfly):
+        def program(self, p: Any) -> None:
+            who = blocked((4, 32), threads=32, across=32)
+            with p.grid((self.m, 4)) as (i,), p.role("all", warps=1):
+                x = p.load(self.ld, self.x.tile(i, 0, shape=(4, 32)), who)
+                apart = x.split(1, (8, 2, 2)).merge(1, 2).merge(1, 2)
+                assert apart.partition is not who
+                p.store(self.st, self.y.tile(i, 0, shape=(4, 32)), where(apart > x, apart, x))
+
+        warps, vector = Param(1), Param(1)
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return x
+
+    problem = Twice.problem(m=5, apart=1)
+    space = build_space(Twice, problem, device("a100"))
+    (point,) = space.space.sample(1, np.random.default_rng(0))
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    assert verify(kernel, Twice, problem, orders=("late",)).passed

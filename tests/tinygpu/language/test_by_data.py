@@ -14,6 +14,10 @@ def _nothing(x: Any, **others: Any) -> Any:
     return x
 
 
+FLOATS = (
+    "x[0] is f32; what decides where windows lie and loops end is s32 or u32, and an element that is computed with is "
+    "loaded, as a tile of extent 1: x.tile(..., shape=(1, ...))"
+)
 MORE: dict[str, Any] = {
     "ends": Later(lambda n: Input("s32", n, values=integers(0, n + 1))),
     "raw": Later(lambda n: Input("s32", n)),
@@ -48,11 +52,11 @@ def test_what_decides_rounds_is_declared_whole_and_read_only() -> None:
     one = 'declare it with its tensor, as raw = Input("s32", ..., values=integers(0, DIM))'
     declare = f"{one}, or values=ascending(0, DIM)"
     told(undeclared, f"raw[0] decides what is done, and nothing says what it may be; {declare}")
-    told(of_floats, "x[0] is f32; what decides where windows lie and loops end is s32 or u32")
+    told(of_floats, FLOATS)
     told(written, "y[0] is a number that decides what is done, and the program writes y")
     told(raw_loop, "p.loop goes over ends.at1, which data say; write p.loop(p.until(ends.at1), ...)")
     wrong = Later(lambda n: Input("f32", n, values=uniform(0, 1)))
-    told(of_floats, "x[0] is f32; what decides where windows lie and loops end is s32 or u32", x=wrong)
+    told(of_floats, FLOATS, x=wrong)
 
 
 def test_an_element_has_as_many_indices_as_its_tensor_and_a_load() -> None:

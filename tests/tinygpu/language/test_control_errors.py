@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from negation import UNKNOWN, Program, refused, thing
+from negation import UNKNOWN, Program, around, refused, thing
 
 from tinygpu.language import GMEM, TMEM, blocked
 from tinygpu.language.verb import NUMBER
+from tinygpu.ptx import isa
 
 
 def branch(self: Any, p: Any) -> None:
@@ -138,3 +139,37 @@ def test_what_can_never_work_is_refused() -> None:
 
     sentence = "it can never work, whatever the parameters: 8 is a whole number of steps of 3"
     refused(lambda: thing(odd_steps), f"Thing.program: {sentence}")
+
+
+def test_what_a_loop_makes_is_not_there_behind_it() -> None:
+    def bound_anew(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        total = p.full(who, "f32")
+        with p.loop(3):
+            total = p.apply(self.add, total, p.load(self.ld, x, who))
+        p.store(self.st, y, total)
+
+    def written_into(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        total = p.full(who, "f32")
+        with p.loop(3), p.loop(2):
+            p.apply(self.add, total, p.load(self.ld, x, who), into=total)
+        p.store(self.st, y, total)
+
+    begin = "begin it with p.full before the loop, and write into it there, as `x += y` does"
+    why = f"is made in every round of a loop, and used behind the loop; {begin}, or into= of p.apply, p.cast"
+    why += " and p.where"
+    refused(lambda: thing(around(bound_anew), add=isa.Add("f32")), f"Thing.program: %v4 {why}")
+    thing(around(written_into), add=isa.Add("f32"))
+
+
+def test_a_move_is_declared_like_other_instructions() -> None:
+    def kept(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        last = p.full(who, "f32")
+        with p.loop(3):
+            p.cast(p.apply(self.neg, p.load(self.ld, x, who)), "f32", into=last)
+        p.store(self.st, y, last)
+
+    declare = 'declare one, as isa.Mov("f32"), or all usual ones, as isa.arithmetic("f32")'
+    sentence = f"%v4 is f32 already, and the machine declares no move of it into another tile; {declare}"
+    refused(lambda: thing(around(kept)), f"Thing.program: {sentence}")
+    for declared in (isa.Mov("f32"), isa.arithmetic("f32")):
+        thing(around(kept), move=declared)

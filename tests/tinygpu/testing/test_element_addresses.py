@@ -23,8 +23,8 @@ from tinygpu.solver.buffers import SolvedLayouts, solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing import Case, Workbench
-from tinygpu.testing.cases import whole_problem
 from tinygpu.testing.coverage import value
+from tinygpu.testing.whole_problems import whole_problem
 
 
 class Spans(Machine):

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from tinygpu.api.machines import PLANS, SHIPPED, family
-from tinygpu.language import Dim, Input, Machine, Output, blocked
+from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.ptx import isa
 from tinygpu.testing import run_check
 
 ROOT = Path(__file__).parents[3]
-PAGES = ("README.md", "docs/guide.md", "docs/language.md")
+PAGES = ("README.md", "docs/guide.md", "docs/recipes.md", "docs/language.md")
 FILES = sorted([*(ROOT / "tests/thirdparty").glob("*.py"), ROOT / "tests/machines/test_operations_of_a_user.py"])
 
 
@@ -119,3 +119,31 @@ class Doubled(Machine):
 @pytest.mark.end_to_end
 def test_a_machine_with_a_dim_that_is_never_1_passes() -> None:
     passes(Doubled)
+
+
+class OneRow(Machine):
+    """y[i] = the sum of row i, a row to each CTA: results begin at every place of a sector"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m)
+    vector = Param(1, 2)
+    ld, st, add, shuffle = isa.LdGlobal(vector), isa.StGlobal(1), isa.Add("f32"), isa.ShflBfly()
+
+    def program(self, p: Any) -> None:
+        shape = (1, 32 * self.vector)
+        who = blocked(shape, threads=32, vector=self.vector)
+        with p.grid((self.m, 1)) as (i,), p.role("all", warps=1):
+            total = p.full(who, "f32")
+            with p.loop(self.n, step=shape[1]) as j:
+                total += p.load(self.ld, self.x.tile(i, j, shape=shape), who)
+            p.store(self.st, self.y.column(i, 1), p.reduce(self.add, total, axis=1, by=self.shuffle))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x.sum(axis=1)
+
+
+def test_counts_are_compared_where_results_begin_anywhere_in_a_sector() -> None:
+    report = run_check(OneRow, problems=1, candidates=2, tiers=(3,))
+    assert report.ok, str(report)
+    assert not report.untried, str(report)

@@ -27,6 +27,11 @@ from tinygpu.users_code import line_under_way
 
 # PTX ISA, "Swizzling Modes": the widths that TMA, wgmma and tcgen05 share.
 SWIZZLES = (32, 64, 128)
+# Why what a loop makes is not there behind it.
+BY_ROUND = (
+    "in every round of a loop, and used behind the loop; begin it with p.full before the loop, and write into it "
+    "there, as `x += y` does, or into= of p.apply, p.cast and p.where"
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +142,7 @@ class Blocks(SharingChecks):
             if not parts.same(1):
                 first = symbol(n.PART) * rounds
         self.counted[index] = expr(extent), expr(step), expr(1)
-        with self.nested() as body, self.deeper():
+        with self._ending(BY_ROUND), self.nested() as body, self.deeper():
             yield symbol(index) * expr(step)
         self.emit(n.Loop(index, rounds, False, tuple(body), first, divided))
 

@@ -83,7 +83,10 @@ class ByData(Moves):
         if tensor.access != "in":
             raise self.fail(f"{here} is a number that decides what is done, and the program writes {tensor.name}")
         if tensor.dtype.name not in WHOLE:
-            raise self.fail(f"{here} is {tensor.dtype}; what decides where windows lie and loops end is s32 or u32")
+            raise self.fail(
+                f"{here} is {tensor.dtype}; what decides where windows lie and loops end is s32 or u32, and an element "
+                f"that is computed with is loaded, as a tile of extent 1: {tensor.name}.tile(..., shape=(1, ...))"
+            )
         declared = next(t for t in self.machine.tensor_declarations() if t.name == tensor.name)
         if declared.values is None or not declared.values.whole:
             raise self.fail(
@@ -119,11 +122,9 @@ class ByData(Moves):
                 f"p.when takes a condition over dims, indices and loaded numbers, as i < self.n, not {condition}; "
                 "between values of tiles p.where chooses"
             )
-        made = set(self.places)
-        with self.nested() as body:
+        begin = "begin it with p.full before p.when, and write into it"
+        with self._ending(f"where {condition}, and used where that may not hold; {begin}"), self.nested() as body:
             yield
-        for name in set(self.places) - made:
-            self.gone[name] = str(condition)
         self._check_branch(tuple(body))
         self.emit(n.When(condition, tuple(body)))
 

@@ -23,11 +23,13 @@ from tinygpu.language.instruction import (
 )
 from tinygpu.language.instruction.base import or_of
 from tinygpu.language.memories import TMEM, Memory
+from tinygpu.language.merging import Digit
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.language.tracing.block_checks import BlockChecks
 from tinygpu.language.tracing.record import DONE
+from tinygpu.layouts.algebra import coalesce
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
@@ -313,10 +315,13 @@ class OperandChecks(BlockChecks):
                 wanted = wanted.reduced(axis)
         apart = sentence or f"{name} combines tiles that are held by other threads: {mine} and {wanted}"
         sentence = sentence or f"each thread holds the values of {operand.name} that {name} combines with its own"
-        if len(mine.threads.steps) != len(wanted.threads.steps):
-            raise self.fail(apart)
-        for (have, step), (want, other) in zip(mine.threads.steps, wanted.threads.steps, strict=True):
-            if not (expr(have).same(want) and step == other):
+        digits = mine.threads.steps, wanted.threads.steps
+        if len(digits[0]) != len(digits[1]):  # axes that were split and merged leave digits that are one together
+            digits = coalesce(mine.threads).steps, coalesce(wanted.threads).steps
+            if len(digits[0]) != len(digits[1]) or not all(map(_one_digit, *digits)):
+                raise self.fail(apart)
+        for (have, step), (want, other) in zip(*digits, strict=True):
+            if not _one_digit((have, step), (want, other)):
                 held = same_digit(expr(have), step, expr(want), other)
                 self.require((Condition(f"threads of {operand.name}", held, sentence),))
         try:
@@ -329,6 +334,11 @@ def multiples(numbers: Iterable[Expr], unit: Operand) -> list[Expr]:
     """The conditions under which all of these are multiples of a unit, but for those that hold anyway."""
     magnitudes = [expr(0) - s if s.sympy.could_extract_minus_sign() else s for s in numbers]
     return [m % unit == 0 for m in magnitudes if not (m % unit).same(0)]
+
+
+def _one_digit(mine: Digit, other: Digit) -> bool:
+    """Whether two digits of the thread id are one whatever parameters are."""
+    return expr(mine[0]).same(other[0]) and bool(mine[1] == other[1])
 
 
 def same_digit(have: Expr, step: Leaf | Step, want: Expr, other: Leaf | Step) -> Expr:

@@ -28,7 +28,7 @@ _EXAMPLES = {
     ("sqrt", 1): "Sqrt", ("rsqrt", 1): "Rsqrt", ("reciprocal", 1): "Rcp", ("tanh", 1): "Tanh", ("sin", 1): "Sin",
     ("cos", 1): "Cos", ("floor", 1): "Floor", ("ceil", 1): "Ceil", ("trunc", 1): "Trunc", ("rint", 1): "Round",
     ("&", 2): "And", ("|", 2): "Or", ("^", 2): "Xor", ("~", 1): "Not", ("<<", 2): "Shl", (">>", 2): "Shr",
-    ("where", 3): "Select",
+    ("where", 3): "Select", ("move", 1): "Mov",
 }  # fmt: skip
 _BITS = ("&", "|", "^", "~", "<<", ">>")  # of elements as they are
 
@@ -87,7 +87,7 @@ class Operating(Computing):
     def cast(self, tile: Tile, to: DType | str, into: Tile | None = None) -> Tile:
         """The tile in another type, by the declared conversion; the tile itself where it has that type.
 
-        into  an existing tile that gets the values, which a loop carries on to its next round
+        into  an existing tile that gets the values, by a move where it has the same type: what a loop carries on
         """
         kind = dtype(to)
         if tile.dtype == kind and into is None:
@@ -104,7 +104,15 @@ class Operating(Computing):
         return result
 
     def _conversion(self, origin: DType, to: DType, tile: Tile | None = None) -> Elementwise:
-        """The declared conversion between two types."""
+        """The declared conversion between two types; between two tiles of one type a move."""
+        if origin == to:
+            moves, _ = self._declared("move", (origin.name,), to.name)
+            if not moves:
+                raise self.fail(
+                    f"{tile} is {origin} already, and the machine declares no move of it into another tile; declare "
+                    f'one, as isa.Mov("{origin}"), or all usual ones, as isa.arithmetic("{origin}")'
+                )
+            return moves[0]
         found, _ = self._declared("convert", (origin.name,), to.name)
         if not found:
             what = "a result" if tile is None else str(tile)

@@ -52,7 +52,7 @@ class Record:
     elements: dict[tuple[str, tuple[Any, ...]], str] = field(default_factory=dict)  # (tensor, indices) -> number
     defined: dict[str, list[n.Statement]] = field(default_factory=dict)  # number that data say -> the body that has it
     untils: set[Any] = field(default_factory=set)  # extents that p.until gave
-    gone: dict[str, str] = field(default_factory=dict)  # value of a branch that has ended -> its condition
+    gone: dict[str, str] = field(default_factory=dict)  # value of a branch or loop that has ended -> why it is gone
     fixed_up: set[str] = field(default_factory=set)  # register values of which CTAs had a part each
     link: Link | None = None  # what operators between register tiles are carried out by
 
@@ -60,6 +60,14 @@ class Record:
         """Writes a statement down, with the user's line: of a block that where it begins."""
         self.bodies[-1].append(replace(statement, place=self.begun or line_under_way()))
         self.begun = ""
+
+    @contextmanager
+    def _ending(self, why: str) -> Iterator[None]:
+        """What is made inside is not there behind it."""
+        made = set(self.places)
+        yield
+        for name in set(self.places) - made:
+            self.gone.setdefault(name, why)
 
     @contextmanager
     def nested(self) -> Iterator[list[n.Statement]]:
@@ -128,12 +136,9 @@ class Record:
                 self.require((Condition(f"windows of %{tile.name} {along}", within, sentence),))
 
     def _owned(self, tile: Tile) -> None:
-        """A register value belongs to the role that made it, and to the branch."""
+        """A register value belongs to the role that made it, and to the branch or the loop."""
         if tile.name in self.gone:
-            raise self.fail(
-                f"%{tile.name} is made where {self.gone[tile.name]}, and used where that may not hold; begin it with "
-                "p.full before p.when, and write into it"
-            )
+            raise self.fail(f"%{tile.name} is made {self.gone[tile.name]}")
         owner = self.owners.get(tile.name)
         if owner is not None and self.current_role is not None and owner != self.current_role.name:
             raise self.fail(

@@ -1,0 +1,136 @@
+"""Problems that counts are compared on: whole tiles only, rows and pointers at sector boundaries or between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tinygpu.expressions import FloorDiv, evaluate
+from tinygpu.language.problem import Problem
+from tinygpu.language.tile import Tile
+from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
+from tinygpu.program.tree import executions, walk
+from tinygpu.testing.case import Case, of_their_own, resize
+from tinygpu.testing.coverage import value
+from tinygpu.testing.workbench import Workbench
+
+# Pointers at the start of a row of banks, and rows in whole sectors.
+ROOMY_ALIGN_BYTES = 256
+SECTOR_BITS = 256
+
+
+def roomy_problem(problem: Problem) -> Problem:
+    """The problem with pointers and rows at sector boundaries."""
+    operands = []
+    for o in problem.operands:
+        per = max(1, SECTOR_BITS // o.dtype.bits)
+        roomy = o.resized(o.shape, lambda axis, least, per=per: -(-least // per) * per)  # type: ignore[misc]
+        operands.append(replace(roomy, align_bytes=max(o.align_bytes, ROOMY_ALIGN_BYTES)))
+    return replace(problem, operands=tuple(operands))
+
+
+def between_sectors(problem: Problem) -> Problem:
+    """The problem with every other row in the middle of a sector."""
+    operands = []
+    for o in problem.operands:
+        half, row = SECTOR_BITS // 2 // o.dtype.bits, o.memory_order[1:2]
+        operands.append(o.resized(o.shape, lambda axis, least, half=half, row=row: least + half * (axis in row)))  # type: ignore[misc]
+    return replace(problem, operands=tuple(operands))
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """A dim is walked in pieces of `extent`; `grid`: by the grid's axes."""
+
+    dim: str
+    extent: int
+    grid: bool
+
+
+def whole_problem(
+    program: Program,
+    case: Case,
+    bench: Workbench,
+    tiles: int = 2,
+    within: Sequence[Mapping[str, int]] | None = None,
+) -> Problem | None:
+    """The problem with whole tiles only, `tiles` of them along each grid axis, rows and pointers at sector boundaries.
+
+    within  tiles all of whose windows lie inside the tensors; by default the first and the last
+
+    Where the machine refuses as many along all axes, all of one axis are in one tile, or in one cluster. None where
+    windows of these reach beyond the tensors all the same, or where the machine refuses these sizes, too.
+    """
+    alone: list[frozenset[str]] = [frozenset(), *(frozenset({a.index}) for a in program.grid.axes)]
+    tried = (_whole_problem(program, case, bench, tiles, within, one) for one in alone)
+    return next((found for found in tried if found is not None), None)
+
+
+def _whole_problem(
+    program: Program, case: Case, bench: Workbench, tiles: int, within: Sequence[Mapping[str, int]] | None,
+    alone: frozenset[str],
+) -> Problem | None:
+    """The same with one tile, or one cluster of them, along the axes `alone`."""
+    wanted: dict[str, int] = {}
+    least = {str(a.size): int(a.cluster) for a in program.grid.axes if a.index in alone}
+    for piece in _extents(program):
+        wanted[piece.dim] = math.lcm(wanted.get(piece.dim, 1), piece.extent)
+        if piece.grid:
+            least.setdefault(piece.dim, tiles)
+    dims = {}
+    for name in of_their_own(case.machine, program, case.problem.dim):
+        size, step = case.problem.dim[name], wanted.get(name, 1)
+        dims[name] = least.get(name, -(-size // step)) * step
+    roomy = roomy_problem(resize(case.machine, case.problem, dims))
+    if math.prod(dims.values()) > 1 << 27 or illegal(case, roomy, bench):
+        return None
+    if not _inside(program, roomy, within):
+        return None
+    return roomy
+
+
+def pieces(program: Program) -> list[tuple[str, int]]:
+    """(dim, extent) of every axis of the grid, loop and window: in what pieces a program walks its dims."""
+    return [(e.dim, e.extent) for e in _extents(program)]
+
+
+def _extents(program: Program) -> list[_Extent]:
+    out = [_Extent(str(a.size), int(a.extent), True) for a in program.grid.axes if not a.size.is_number]
+    for s in walk(program.body):
+        if isinstance(s, n.Repeated) and not s.trips.is_number:
+            node = s.trips.sympy
+            divided = isinstance(node, FloorDiv) and node.args[1].is_Integer
+            out += [_Extent(d, int(node.args[1]) if divided else 1, False) for d in s.trips.symbols]
+        for tile in _windows(s):
+            if tile.tensor is not None:
+                for axis, home in enumerate(tile.axes):
+                    if home is not None and not tile.tensor.size(home).is_number:
+                        out.append(_Extent(tile.tensor.dims[home], int(tile.shape[axis]), False))
+    return out
+
+
+def _windows(s: n.Statement) -> list[Tile]:
+    return [t.finest for t in (*s.reads, *s.writes) if t.tensor is not None]
+
+
+def illegal(case: Case, problem: Problem, bench: Workbench) -> bool:
+    """Whether the candidate is illegal on another problem."""
+    space = replace(case, problem=problem).space(bench).space
+    return any(v.constraint is None or v.constraint.kind == "legality" for v in space.explain(case.point or {}))
+
+
+def _inside(program: Program, problem: Problem, within: Sequence[Mapping[str, int]] | None) -> bool:
+    """Whether every window of some tiles (of the first and of the last one) lies inside its tensor."""
+    last = {a.index: int(evaluate(a.tiles, problem.dim)) - 1 for a in program.grid.axes}
+    for rounds in ({a.index: 0 for a in program.grid.axes}, last) if within is None else within:
+        known = {**problem.environment(), n.PART: 0, **rounds}
+        for s, at in executions(program.body, known, value):
+            for tile in _windows(s):
+                for home, size in enumerate(problem.operand(tile.name).shape):
+                    start = value(tile.begins[home], at)
+                    reach = sum((int(tile.shape[axis]) - 1) * int(step) for axis, step in tile.along(home))
+                    if start < 0 or start + reach >= size:
+                        return False
+    return True
