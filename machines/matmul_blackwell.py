@@ -36,6 +36,7 @@ class MatmulBlackwell(Epilogue):
     raster = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
     split_k = Param(1, 2, 3, 4, 6, 8)  # CTAs that share each tile, where there are too few tiles for all SMs
     stream_k = Param(0, 1)  # all CTAs do the same number of rounds, and share tiles wherever these end
+    launch_control = Param(0, 1)  # those that are done first take over the tiles of those that have not begun
     piece = Param(16, 32, 64)  # columns of a tile that the epilogue takes at a time
     swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
     vc = Param(1, 2, 4, 8)  # neighbours that one thread stores at once
@@ -48,6 +49,12 @@ class MatmulBlackwell(Epilogue):
         why="the fix-up passes through L2 once more, which costs more than it brings where every SM has a tile",
     )
 
+    taken_over = Require(
+        (launch_control == 0) | (ceil_div(m, 128) * ceil_div(n, bn) * split_k > symbol("device.sm_count")),
+        "CTAs take each other over only where some do not begin at once: there are more of them than SMs",
+        kind="dominance",
+        why="where all begin at once, every answer is a no, for which each tile waits",
+    )
     ctas, store = Choice("one", "pairs"), Choice("staged", "direct")
 
     tma, ld, put = isa.TmaLoad(), isa.Tcgen05Ld(), isa.TmaStore()
@@ -67,7 +74,7 @@ class MatmulBlackwell(Epilogue):
         with (
             p.grid(
                 (self.n, bn), (self.m, bm), raster=self.raster, cluster=(self.cluster_n, self.cluster_m),
-                persistent=True, slices=self.split_k, stream_k=self.stream_k,
+                persistent=True, slices=self.split_k, stream_k=self.stream_k, launch_control=self.launch_control,
             ) as (j, i),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
             p.pipeline("sums", self.tiles, c=c_tile) as sums,

@@ -18,6 +18,7 @@ from tinygpu.layouts.draw import holder_picture
 from tinygpu.layouts.layout import Layout
 from tinygpu.ptx.cards.collect import card
 from tinygpu.ptx.cards.evidence import blackwell_kernels as kernels
+from tinygpu.ptx.cards.evidence import launch_control
 from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, BEFORE
 from tinygpu.ptx.cards.page import shown_twin
 from tinygpu.ptx.cards.readings import READINGS, UNJUDGED, counted, table
@@ -27,6 +28,7 @@ from tinygpu.ptx.emulator.units.swizzles import SWIZZLES
 from tinygpu.ptx.emulator.units.tcgen05_descriptors import KINDS, MmaForm, legal_m, legal_n
 from tinygpu.ptx.emulator.units.tensor_memory_maps import COPY_SHAPES
 from tinygpu.ptx.isa import tcgen05_ld
+from tinygpu.schedulers.launch_control import ANSWERS
 
 FILE = Path("docs/blackwell.md")
 
@@ -287,13 +289,51 @@ def _tma() -> Iterator[str]:
     yield from _twins(kernels.GATHER_TWINS)
     yield "## Cluster launch control"
     yield (
-        "A running cluster takes over the work of one that has not started. The answer, 16 bytes, comes to shared "
-        "memory and to an mbarrier like a load; `query_cancel` says whether there was one, and which CTA is its first. "
-        "After a no, nobody asks again."
+        "A running cluster takes over the work of one that has not started, which then never starts. The answer, 16 "
+        "bytes, comes to shared memory and to an mbarrier like a load; `query_cancel` says whether there was one, and "
+        "which CTA is its first. After a no, nobody asks again."
     )
     yield _readings("launch control")
-    yield from _kernel(kernels.ASK)
-    yield from _twins(kernels.ASK_TWINS)
+    yield from _kernel(launch_control.ASK)
+    yield from _twins(launch_control.ASK_TWINS)
+    yield "### A walk over tiles"
+    yield (
+        "A grid has a cluster for each tile, and every CTA begins with its own. The first CTA of a cluster asks for "
+        "the next where it begins a tile; with `.multicast::cluster::all` the answer comes to the same place in all of "
+        "them, and to the mbarrier of each. A machine says `p.grid(..., persistent=True, launch_control=1)` "
+        "([language](language.md#launch-control)), and lowering writes, and "
+        "[proves](handovers.md#launch-control):"
+    )
+    yield markdown_table(
+        ("what", "who", "in the kernel"),
+        (
+            ("room", "every CTA", f"{ANSWERS} answers of 16 bytes, and two mbarriers for each: full and empty"),
+            (
+                "full", "1 arrival and 16 bytes, in every CTA",
+                "one lane for each CTA: `mbarrier.arrive.expect_tx.release.cluster.shared::cluster`, on its barrier",
+            ),
+            (
+                "empty", "an arrival of each warp that goes through the tiles, of all CTAs",
+                "`mbarrier.arrive.release.cluster.shared::cluster` on the barrier of the first CTA",
+            ),
+            (
+                "asks", "the first warp of the first role, in the first CTA, at the beginning of a tile",
+                "waits for empty (`.acquire.cluster`), expects, `try_cancel` by the elected thread",
+            ),
+            (
+                "hears", "every warp of every role, behind a tile",
+                "waits for full, `ld.shared.b128`, `query_cancel`, `fence.proxy.async`, `bar.warp.sync`, gives it back",
+            ),
+            (
+                "goes on", "all roles of all CTAs alike",
+                "the tile of cluster `ctaid / CTAs of a cluster`, with the own rank; after a no all roles end",
+            ),
+            ("ends", "the CTAs of a cluster", "`barrier.cluster` behind all roles: each may be told until the last no"),
+        ),
+    )
+    yield "With one place for answers, one warp in each CTA and two CTAs in a cluster that is:"
+    yield from _kernel(launch_control.TAKE)
+    yield from _twins(launch_control.TAKE_TWINS)
 
 
 # ---- parts ----------------------------------------------------------------------------------------------------------

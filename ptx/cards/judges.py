@@ -89,7 +89,7 @@ def inputs_of(specimen: Specimen, seed: int = 0) -> list[NDArray[Any]]:
     def values(f: Field) -> NDArray[Any]:
         kind = dtype(f.dtype)
         low = 0 if kind.kind == "unsigned" else -3
-        return rng.integers(low, 5, (specimen.ctas * specimen.threads, f.per_thread)).astype(kind.numpy)
+        return rng.integers(low, 5, (specimen.grid * specimen.threads, f.per_thread)).astype(kind.numpy)
 
     return [values(f) for f in specimen.fields if f.access == "in"]
 
@@ -102,12 +102,12 @@ def run(specimen: Specimen, inputs: list[NDArray[Any]], order: Any = "late") -> 
 def emulated(specimen: Specimen, inputs: list[NDArray[Any]], order: Any) -> tuple[NDArray[Any], Report]:
     """The result of `run`, and the emulator's report."""
     result = specimen.fields[-1]
-    out = np.zeros((specimen.ctas * specimen.threads, result.per_thread), dtype=dtype(result.dtype).numpy)
+    out = np.zeros((specimen.grid * specimen.threads, result.per_thread), dtype=dtype(result.dtype).numpy)
     buffers = [*(DeviceBuffer(i) for i in inputs), DeviceBuffer(out)]
     named = dict(zip((f.name for f in specimen.fields), buffers, strict=True))
     report = emulate(
         specimen.ptx,
-        grid=specimen.ctas,
+        grid=specimen.grid,
         block=specimen.threads,
         cluster=specimen.ctas,
         args=[*buffers, *(_tensor_map(m, named[m.field]) for m in specimen.maps)],

@@ -90,7 +90,7 @@ class FieldMap:
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """A kernel around one instruction. One CTA runs it, or one cluster.
+    """A kernel around one instruction. One CTA runs it, or one cluster, or several.
 
     title       what the body shows, in the machine's words
     body        PTX statements. %t is the thread, %s the address of the CTA's shared memory, %NAME the address of the
@@ -104,7 +104,8 @@ class Specimen:
     smem_bytes  static shared memory
     maps        tensor maps
     smem_align  alignment of the shared memory, in bytes
-    ctas        of the cluster; their threads are counted through
+    ctas        of a cluster; the threads of all are counted through
+    clusters    of the grid
     specific    it runs on `target` alone, by instructions that other architectures do not have
     """
 
@@ -120,6 +121,7 @@ class Specimen:
     smem_align: int = 128
     ctas: int = 1
     specific: bool = False
+    clusters: int = 1
 
     def __post_init__(self) -> None:
         if [f.access for f in self.fields] != ["in"] * (len(self.fields) - 1) + ["out"]:
@@ -131,6 +133,11 @@ class Specimen:
     def respelled(self, old: str, new: str) -> Specimen:
         """The same kernel with another text in its body."""
         return replace(self, body=self.body.replace(old, new))
+
+    @property
+    def grid(self) -> int:
+        """CTAs of all clusters."""
+        return self.ctas * self.clusters
 
     @property
     def architecture(self) -> str:
@@ -180,7 +187,7 @@ class Specimen:
             yield "mov.u32 %s, smem;"
         yield "mov.u32 %t, %tid.x;"
         counted = "%t"
-        if self.ctas > 1:
+        if self.grid > 1:
             counted = "%g"
             yield ".reg .b32 %g;"
             yield "mov.u32 %g, %ctaid.x;"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tinygpu as tg
@@ -62,6 +64,29 @@ def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     found = verify(kernel, MatmulBlackwell, problem, orders=("late",))
     assert found.passed, f"{problem} {point}\n{found}"
     program = space.program(point)
+    swizzles = solve_buffers(program, SolverCache()).swizzles
+    assert certify(lowered(program, problem, point, swizzles).protocol).proved
+
+
+@pytest.mark.parametrize("seed", range(96))
+@pytest.mark.sampled(48)
+@pytest.mark.end_to_end
+def test_candidates_that_take_each_other_over_are_right_and_their_answers_proved(seed: int) -> None:
+    """On a GPU of one SM, where some begin late: alone and in pairs, in clusters, with slices, at edges."""
+    problem = posed(seed)
+    one = replace(device("b200").figure("sm_count"), value=1)
+    space = build_space(MatmulBlackwell, problem, device("b200").with_figures({"sm_count": one}))
+    try:
+        part = space.space.restrict({"launch_control": 1, "ctas": ("one", "pairs")[seed % 2]})
+        (point,) = part.sample(1, np.random.default_rng(seed))
+    except SpaceError:
+        assert problem.dim["m"] <= 128  # one tile begins at once
+        return
+    program = space.program(point)
+    kernel = build(program, problem, point, SolverCache()).kernel
+    assert kernel.scheduler.takes_over
+    found = verify(kernel, MatmulBlackwell, problem, orders=("late",))
+    assert found.passed, f"{problem} {point}\n{found}"
     swizzles = solve_buffers(program, SolverCache()).swizzles
     assert certify(lowered(program, problem, point, swizzles).protocol).proved
 

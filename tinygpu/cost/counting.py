@@ -39,6 +39,8 @@ from tinygpu.program.tree import Use, places, uses, walk
 # address arithmetic, predicates. Counted in the PTX of the shipped machines.
 ROUND_INSTRUCTIONS = 16
 PROLOGUE_INSTRUCTIONS = 60
+# Of a warp that hears an answer of launch control and gives its place back (our kernels have 16 to 20).
+HEARING_INSTRUCTIONS = 18
 # What a row of steps is told by: the work that warps do themselves.
 _OF_LANES = ("fma_flops", "alu_ops", "sfu_ops", "warp_instructions", "smem_load_wavefronts", "smem_store_wavefronts")
 
@@ -98,6 +100,7 @@ class Counts:
             held=int(len(self.program.roles) > 1),
             late=v["held"] / np.maximum(v["slots"], 1),
             persistent=int(self.program.grid.scheduler.persistent),
+            asks=v["asks"],
             even=v["even"],
             turns=v["turns"],
             in_turn=int(bool(in_turn(self.program))),
@@ -205,6 +208,9 @@ class _Counter:
         warps = self.operations.warps
         self.phases[start].add("warp_instructions", warps * PROLOGUE_INSTRUCTIONS)
         self.phases["prologue"].wait("fmas", 30)
+        asks = minimum(self.program.grid.scheduler.answers, 1)
+        self.phases["epilogue"].add("warp_instructions", asks * warps * HEARING_INSTRUCTIONS)
+        self.phases["epilogue"].wait("barriers", asks)
         if loops:
             self._first_latency(self.phases["prologue"])
 
@@ -301,6 +307,7 @@ class _Counter:
             "threads": self.operations.threads,
             "registers": registers_estimate(p),
             "even": p.grid.scheduler.even,
+            "asks": minimum(p.grid.scheduler.answers, 1),
             "handed_on": sum_of(handed_on(p, s) for s in walk(p.body) if isinstance(s, n.Preceding)),
             "chained": chained(p).tiles,
             "chains_beside": chained(p).beside,

@@ -123,6 +123,7 @@ class Demand:
                              less than 1
     even                     1: CTAs share the rounds of the last tiles, so that all do the same number (stream-K)
     persistent               1: CTAs take tile after tile, and fetch the next one's data while they finish this one
+    asks                     1: behind each tile a CTA hears which one is next, for which it has asked where it began
     turns                    tiles that a CTA works on at a time: one is multiplied while others are stored
     in_turn                  1: groups of warps take turns within a tile, round after round; what one waits for is
                              hidden by what the others do meanwhile
@@ -157,6 +158,7 @@ class Demand:
     late: Cells = 0
     even: Cells = 0
     persistent: Cells = 0
+    asks: Cells = 0
     turns: Cells = 1
     in_turn: Cells = 0
     handed_on: Cells = 0

@@ -202,6 +202,8 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         alone[1] = np.where(waits, np.maximum(used_s + reads_s, alone[1]), np.maximum(alone[1], reads_s))
         # A persistent CTA asks for a tile's data while it finishes the tile before; turns overlap that with the next.
         moved_s = np.maximum(reads_s, busiest(whole, once))
+        # Which tile is next it asks where it begins one: a tile takes as long as the answer at least.
+        moved_s = np.maximum(moved_s, rates.answer_s(demand))
         tile_s = np.maximum(np.maximum(used_s, (used_s + alone[2]) / turns), moved_s)
         last_tile_s = np.maximum(used_s + alone[2], moved_s)
         lone_s = np.where(persistent, tile_s, alone[0] + alone[1] + alone[2])

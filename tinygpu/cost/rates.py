@@ -98,6 +98,13 @@ class Rates:
         trips = np.maximum(demand.handed_on, whole)
         return np.asarray(trips * self.l2_cycles / self.clock_hz, dtype=np.float64)
 
+    def answer_s(self, demand: Demand) -> Times:
+        """Seconds from the question for another cluster until the answer has come; 0 where nobody asks.
+
+        Nobody has published how long it takes: an assumption, as long as a trip to DRAM and back.
+        """
+        return np.asarray(np.multiply(demand.asks, self.device.number("lat_dram") / self.clock_hz), dtype=np.float64)
+
     def chain_s(self, chain: Chain, memory_cycles: Times) -> Times:
         """Seconds that a CTA waits in series."""
         d = self.device

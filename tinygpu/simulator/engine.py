@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from tinygpu.program.groups import Wait
 from tinygpu.program.statement import Statement
+from tinygpu.schedulers.launch_control import ANSWERS as MOST_ANSWERS
 from tinygpu.simulator.plan import SERVERS, Plan, RolePlan, Run, Span, Stretch
 from tinygpu.simulator.stop import Stop
 
@@ -23,6 +24,9 @@ from tinygpu.simulator.stop import Stop
 class Deadlock(ValueError):
     """The roles of the program wait for each other; the sentence says who waits for what."""
 
+
+# The ring of the answers by which CTAs take each other over, which no program names.
+ANSWERS = "answers of launch control"
 
 # What a role's coroutine hands to the engine: when to go on, or which signal of a pipeline to wait for.
 Pause: TypeAlias = "float | tuple[str, str, int]"
@@ -95,7 +99,7 @@ class _Engine:
         self.plan = plan
         self.keep = keep
         self.out = Run()
-        self.consumers = _consumers(plan)
+        self.consumers = _consumers(plan) | {ANSWERS: len(plan.roles)}
         self.takers = {name: _takers(plan, name) for name in plan.turns}
         self.free = dict.fromkeys(SERVERS, 0.0)
         self.heap: list[tuple[float, int, _Process]] = []
@@ -113,7 +117,7 @@ class _Engine:
     def _launch(self, place: int, now: float) -> None:
         cta, self.next_cta = self.next_cta, self.next_cta + 1
         self.living[cta] = len(self.plan.roles)
-        pipelines = {name: _Slots() for name in self.plan.stages}
+        pipelines = {name: _Slots() for name in (*self.plan.stages, ANSWERS)}
         for role in self.plan.roles:
             process = _Process(role, cta, place, pipelines, now)
             process.work = self._life(process)
@@ -164,10 +168,16 @@ class _Engine:
             process.tile = tile
             for name, slots in process.plan.strides.items():
                 process.waited[name] = tile * slots
+            if self.plan.answer_s and process.plan is self.plan.roles[0]:
+                yield from self._until(process, "freed", ANSWERS, tile - MOST_ANSWERS)
+                self._tell(process.pipelines[ANSWERS], "filled", process.now + self.plan.answer_s)
             yield from self._body(process, self.plan.body)
             for stretch in process.plan.last:
                 yield self._serve(process, stretch)
                 self._write(process, stretch)
+            if self.plan.answer_s:
+                yield from self._until(process, "filled", ANSWERS, tile)
+                self._release(process, ANSWERS, tile)
 
     def _body(self, process: _Process, body: tuple[Statement, ...]) -> Generator[Pause, None, None]:
         stops = process.plan.stops

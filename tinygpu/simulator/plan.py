@@ -65,6 +65,7 @@ class Plan:
     tiles       per CTA that it runs, in the order of their launch, how many tiles it takes
     latency_s   from the last sector served to its arrival
     persistent  CTAs take tile after tile; the wave of a tile is then its number, else that of its CTA
+    answer_s    from the question for another cluster to its answer, where CTAs take each other over; else 0
     last        wave (of CTAs, by their number over `slots`; or of tiles) from which on the last wave has begun
     last_dram   DRAM seconds there, over those elsewhere: fewer SMs share it
     """
@@ -81,6 +82,7 @@ class Plan:
     persistent: bool
     last: int
     last_dram: float
+    answer_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

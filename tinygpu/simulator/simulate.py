@@ -159,6 +159,7 @@ def simulate(
             persistent,
             full,
             share.last_dram,
+            float(Rates.of(device, demand).answer_s(demand)),
         )
         return engine.run(plan, spans)
 

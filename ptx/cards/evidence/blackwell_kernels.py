@@ -162,41 +162,10 @@ def gathered(title: str, count: int = 128) -> Specimen:
     )
 
 
-def asked(title: str, slot: int = 0) -> Specimen:
-    """A grid of one cluster asks for another one's work: there is none, and the answer says so."""
-    return _specimen(
-        title,
-        [
-            ".reg .b128 %answer;",
-            "setp.ne.u32 %p1, %t, 0;",
-            "@%p1 bra $issued;",
-            "mbarrier.init.shared.b64 [%s+32], 1;",
-            "fence.proxy.async.shared::cta;",
-            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%s+32], 16;",
-            f"add.u32 %r0, %s, {slot};",
-            "add.u32 %r1, %s, 32;",
-            "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r0], [%r1];",
-            "$issued:",
-            "bar.sync 0;",
-            "$wait:",
-            "mbarrier.try_wait.parity.shared::cta.b64 %p4, [%s+32], 0;",
-            "@!%p4 bra $wait;",
-            "ld.shared.b128 %answer, [%s];",
-            "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p2, %answer;",
-            "ld.global.b32 %r2, [%x];",
-            "@%p2 mov.b32 %r2, 0;",
-            "st.global.b32 [%out], %r2;",
-        ],
-        smem_bytes=48,
-        fields=(Field("x", "f32", 1), Field("out", "f32", 1, "out")),
-    )
-
-
 GOOD = held("32 columns of tensor memory")
 COPY = copied("tcgen05.cp: 128 rows of 16 bytes")
 SHIFT = shifted("tcgen05.shift: one lane down")
 GATHER = gathered("four rows by one copy")
-ASK = asked("ask for the work of another cluster")
 _RELINQUISH = "\ntcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
 ALLOCATION_TWINS = (
     Twin(
@@ -250,10 +219,5 @@ GATHER_TWINS = (
     ),
     Twin(
         "the mbarrier expects the bytes of four rows", "emulator", GATHER, gathered("two rows", count=64), "deadlock",
-    ),
-)  # fmt: skip
-ASK_TWINS = (
-    Twin(
-        "the answer's place is aligned to 16 bytes", "emulator", ASK, asked("8 bytes further", 8), "is misaligned",
     ),
 )  # fmt: skip

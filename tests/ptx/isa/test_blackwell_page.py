@@ -10,16 +10,17 @@ import pytest
 from tinygpu.ptx.cards import complaint, refusal, refused_by_assembler, refused_by_emulator
 from tinygpu.ptx.cards.blackwell import ACCUMULATORS, PLAIN_FIELDS, SCALED_FIELDS, main, page
 from tinygpu.ptx.cards.evidence import blackwell_kernels as kernels
+from tinygpu.ptx.cards.evidence import launch_control
 from tinygpu.ptx.cards.readings import READINGS, UNJUDGED
 from tinygpu.ptx.cards.specimen import Specimen, Twin
 from tinygpu.ptx.emulator.units.tcgen05_descriptors import KINDS, MmaForm, judge_descriptor
 from tinygpu.ptx.emulator.units.tensor_memory_maps import accumulator_cells
 
 PAGE = Path(__file__).parents[3] / "docs" / "blackwell.md"
-EXAMPLES = (kernels.GOOD, kernels.COPY, kernels.SHIFT, kernels.GATHER, kernels.ASK)
+EXAMPLES = (kernels.GOOD, kernels.COPY, kernels.SHIFT, kernels.GATHER, launch_control.ASK, launch_control.TAKE)
 TWINS = (
     *kernels.ALLOCATION_TWINS, *kernels.STORE_TWINS, *kernels.COPY_TWINS, *kernels.SHIFT_TWINS,
-    *kernels.GATHER_TWINS, *kernels.ASK_TWINS,
+    *kernels.GATHER_TWINS, *launch_control.ASK_TWINS, *launch_control.TAKE_TWINS,
 )  # fmt: skip
 
 
