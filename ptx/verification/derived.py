@@ -173,7 +173,9 @@ def _chosen(
     kept  whether the size leaves the remainders of the real one
     """
     rings = [r for r in kernel.rings if name in r.dims]
-    rounds = 1 if aim.exactly is not None else PLAIN_ROUNDS
+    # Each group of a grid is a tile more: there are many where a tile is cheap, and few where rings go round.
+    few = aim.exactly != 1 if name in kernel.groups else aim.exactly is not None
+    rounds = 1 if few else PLAIN_ROUNDS
     best: tuple[tuple[int, int], dict[str, int]] | None = None
     patience = 2 * max([r.stages for r in rings], default=1)
     sizes = _sizes(kernel, problem, name, unit, least)

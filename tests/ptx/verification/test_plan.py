@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, Param, Require, blocked
+from tinygpu.machines.grouped_matmul import GroupedMatmul
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_skinny import MatmulSkinny
@@ -21,7 +22,7 @@ from tinygpu.ptx import isa
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification import verify as verify_module
-from tinygpu.ptx.verification.derived import DEEP, derive, tiles_per_cta
+from tinygpu.ptx.verification.derived import DEEP, PLAIN_ROUNDS, derive, tiles_per_cta
 from tinygpu.ptx.verification.plan import plan
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
@@ -231,3 +232,14 @@ def test_ctas_of_the_real_problem_run_whole_clusters_and_all_parts(values: dict[
     cut = replace(kernel, ptx=kernel.ptx.replace(loads[0], f"{loads[0]}\n  and.b32 {loads[1]}, {loads[1]}, 511;"))
     wrong = verify(cut, MatmulHopper, problem, orders=("late",), random_inputs=False, thorough=True)
     assert ctas in next(c.where for c in wrong.checks if not c.passed).split("; "), str(wrong)
+
+
+def test_many_groups_of_a_grid_are_those_of_the_run_whose_tiles_are_cheap() -> None:
+    """Each group is a tile more: rings go round in few of them, and the loop that looks for one has rounds."""
+    problem = GroupedMatmul.problem(m=1000, n=256, k=512, experts=16)
+    kernel = made(GroupedMatmul, problem, "a100")
+    looked_at = dict(kernel.steps)["experts"]
+    runs = plan(kernel, GroupedMatmul, problem, ORDERS, random_inputs=True, short=True)
+    long = {run.problem.dim["experts"] for run in runs if run.rounds(kernel) > 2 * kernel.tiles_of(run.problem)}
+    assert long == {16}
+    assert max(run.problem.dim["experts"] for run in runs) == 16 + (PLAIN_ROUNDS - 1) * looked_at
