@@ -4,7 +4,8 @@ Tiles are dealt to experts as in `grouped_matmul`. Each role finds the expert of
 brings boxes of its rows and of its matrix by TMA, one thread has them multiplied into tensor memory, and a warpgroup
 takes the sums a piece of columns at a time and stores the rows that are the expert's: behind them a box has rows of the
 next one, whose results are left out. Tiles that have no rows have no rounds. Searched are the tile, the depth of the
-ring, the swizzle, the piece, and how many rows of tiles are visited together.
+ring, the swizzle, the piece, how many rows of tiles are visited together, and whether CTAs take each other over: those
+whose tiles have no rows are done at once.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class GroupedMatmulBlackwell(Grouped):
     bn, bk = Param(32, 64, 96, 128, 160, 192, 224, 256), Param(32, 64, 128)
     stages = Param(2, 3, 4, 5, 6, 7, 8, 10, 12)
     tiles = Param(1, 2)  # whose sums are in tensor memory at a time
+    launch_control = Param(0, 1)  # those that are done first take over the tiles of those that have not begun
     piece = Param(16, 32, 64)  # columns of a tile that are stored at a time
     swizzle, vy = Param(32, 64, 128), Param(1, 2, 4, 8)
     bm = 128
@@ -44,7 +46,10 @@ class GroupedMatmulBlackwell(Grouped):
         sum_tile = p.buffer(TMEM, self.mma.accumulator(kind, self.w.dtype), (bm, bn))
         rows = blocked((bm, piece), threads=bm, vector=self.vy, across=1, name="y")
         with (
-            p.grid((self.m, bm, self.experts), (self.n, bn), raster=self.raster, persistent=True) as (row, j),
+            p.grid(
+                (self.m, bm, self.experts), (self.n, bn), raster=self.raster, persistent=True,
+                launch_control=self.launch_control,
+            ) as (row, j),
             p.pipeline("ring", self.stages, x=x_stage, w=w_stage) as ring,
             p.pipeline("sums", self.tiles, y=sum_tile) as sums,
         ):

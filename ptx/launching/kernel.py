@@ -179,7 +179,12 @@ class Kernel:
 
     @property
     def persistent(self) -> bool:
-        """Whether CTAs take tile after tile: any number of clusters up to that of the tiles can be launched."""
+        """Whether any number of clusters up to that of the tiles can be launched, since CTAs take tile after tile."""
+        return self.scheduler.launch_rule.persistent
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether CTAs take tile after tile, however many have to be launched."""
         return self.scheduler.persistent
 
     @property

@@ -236,7 +236,7 @@ def _tiled(
     """Sizes of the dims of the grid."""
     extents = {d: math.lcm(*[e for name, e in kernel.tiles if name == d]) for d, _ in kernel.tiles if d in problem.dim}
     clusters = dict(zip((d for d, _ in kernel.tiles), kernel.clusters or (1,) * len(kernel.tiles), strict=True))
-    full = 2 if kernel.persistent or kernel.clusters else 1
+    full = 2 if kernel.goes_on or kernel.clusters else 1
     out = {}
     for name, extent in extents.items():
         size = problem.dim[name]
@@ -245,7 +245,7 @@ def _tiled(
         out[name] = min(size, edges if tiles == "edges" else extent * clusters[name])
     # One axis is as long as it takes for a CTA to go on to other tiles.
     wanted = max(2, -(-tiles_per_cta(kernel, aim) // kernel.slices))
-    if not kernel.persistent or _clusters_of(kernel, problem.dim | out) >= wanted:
+    if not kernel.goes_on or _clusters_of(kernel, problem.dim | out) >= wanted:
         return out
     for name in sorted(extents, key=lambda d: problem.dim[d] <= extents[d] * clusters[d]):
         extent = extents[name] * clusters[name]

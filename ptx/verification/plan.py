@@ -81,7 +81,7 @@ def plan(
         ways.append(("integers", order, *_ways(kernel)[min(number, 2)]))
     if random_inputs:
         # Late like the first order, and every wait fails first: one that is not tried again shows.
-        ways.append(("specials", "spurious", OTHER if kernel.persistent else WHOLE, "edges"))
+        ways.append(("specials", "spurious", OTHER if kernel.goes_on else WHOLE, "edges"))
         if has_lines(machine, problem):
             ways.append(("lines", orders[0] if orders else "late", WHOLE, "edges"))
     if short:
@@ -113,7 +113,7 @@ def _ways(kernel: Kernel) -> list[tuple[Aim, Tiles]]:
     """What the first, the second and all later orders are for; the first alone uses every slot in both phases."""
     if not _goes_round(kernel):
         return [(DEEP, "edges")] * 3
-    if kernel.persistent:
+    if kernel.goes_on:
         return [(AGAIN, "edges"), (DEEP, "row"), (WHOLE, "row")]
     return [(DEEP, "edges"), (WHOLE, "row"), (AGAIN, "row")]
 

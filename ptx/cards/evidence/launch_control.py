@@ -199,6 +199,6 @@ TAKE_TWINS = (
     ),
     Twin(
         "the CTAs of a cluster end together", "emulator", TAKE, taken("end one by one", together=False),
-        "a cluster barrier must come before the exit",
+        "all CTAs must stay until a last cluster barrier",
     ),
 )  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 
 from tinygpu.ptx.emulator.access.async_shared import Agent, begin_write, check_shared_range, land_write
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
+from tinygpu.ptx.emulator.instructions.bulk_parts import touch
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.mbarriers import places, shared_addresses
 from tinygpu.ptx.emulator.source.syntax import Instruction, PairOperand, SinkOperand, VectorOperand
@@ -105,11 +106,10 @@ def _request(origin: Origin, site: Site, slot: int, barrier_address: int, ctas: 
     slots: list[int] = []
     barriers: list[Mbarrier] = []
     for cta in ctas:
-        if cta != origin.cta:
-            residents.reach.touch(origin.instruction, origin.row, cta)
         barrier = residents.mbarriers.find(origin, cta, barrier_address)
         if barrier is None:
             return
+        touch(origin, cta, barrier)
         agent = Agent(origin, site, barrier.column, residents.clocks.issue(origin.row))
         if not check_shared_range(agent, slot, RESPONSE_BYTES, RESPONSE_BYTES, "clusterlaunchcontrol.try_cancel"):
             return

@@ -15,6 +15,7 @@ import tinygpu as tg
 from tinygpu.devices import device
 from tinygpu.language import Machine
 from tinygpu.ptx.assembling.assembler import assemble
+from tinygpu.ptx.emulator import prepare
 from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
@@ -22,6 +23,7 @@ from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.lower import lowered
 from tinygpu.ptx.protocol.certificate import certify
 from tinygpu.ptx.verification.inputs import buffers_of
+from tinygpu.ptx.verification.located import follow, with_probes
 from tinygpu.ptx.verification.sampled import chosen_clusters
 from tinygpu.ptx.verification.trial import draw
 from tinygpu.ptx.verification.verify import verify
@@ -83,8 +85,10 @@ def test_slices_of_a_tile_are_taken_over_one_by_one(parts: int) -> None:
 
 def test_clusters_are_launched_for_all_tiles_and_most_of_them_never_begin() -> None:
     kernel, problem, program, _ = made(Handed, 100, 200, **WORDS | {"down": 2})
-    assert (kernel.persistent, launch_of(kernel, problem).persistent) == (True, True)
+    launch = launch_of(kernel, problem)
+    assert (kernel.goes_on, kernel.persistent, launch.persistent) == (True, False, False)
     assert kernel.grid(problem, 4) == kernel.grid(problem) == (7 * 7 * 2, 1, 1)
+    assert launch.grid(4) == launch.ctas == 7 * 7 * 2  # however few are resident
     trial = draw(Handed, problem, "integers", 0)
     operands = trial.operands()
     report = emulate_launch(kernel, kernel.ptx, problem, kernel.grid(problem), buffers_of(operands), trial.scalars)
@@ -108,6 +112,21 @@ def test_it_assembles_where_answers_go_to_one_cta_and_where_to_all(down: int, ta
     assert kernel.architecture == target
     assembly = assemble(kernel.ptx, kernel.assembled_for("sm_100"))
     assert assembly.spill_store_bytes == 0
+
+
+def test_a_statement_that_is_wrong_is_named_whoever_took_its_tile() -> None:
+    """Threads record in the logs of the CTAs that they take over; two tiles are taken by one cluster after another."""
+    kernel, problem, program, _ = made(Handed, 100, 200, **WORDS | {"down": 2})
+    trial = draw(Handed, problem, "integers", 0)
+    swizzles = solve_buffers(program, SolverCache()).swizzles
+    probed = with_probes(program, swizzles, kernel, trial)
+    right = follow(probed, Handed, trial)
+    assert (right.partings, right.fault) == ([], "")
+    assert len(right.found) >= 2 * 13 * 7  # what was loaded and added, of every tile with elements
+    text, count = re.subn(r"add\.rn\.f32", "mul.rn.f32", probed.kernel.ptx)
+    assert count
+    wrong = follow(replace(probed, code=prepare(text)), Handed, trial)
+    assert {parting.statement.headline(frozenset()) for parting in wrong.partings} == {"%v3 = add %v2, %v2"}
 
 
 # ---- what is broken -------------------------------------------------------------------------------------------------
