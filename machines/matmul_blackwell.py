@@ -37,7 +37,8 @@ class MatmulBlackwell(Epilogue):
     split_k = Param(1, 2, 3, 4, 6, 8)  # CTAs that share each tile, where there are too few tiles for all SMs
     stream_k = Param(0, 1)  # all CTAs do the same number of rounds, and share tiles wherever these end
     launch_control = Param(0, 1)  # those that are done first take over the tiles of those that have not begun
-    piece = Param(16, 32, 64)  # columns of a tile that the epilogue takes at a time
+    piece = Param(16, 32, 64, 128)  # columns of a tile that the epilogue takes at a time
+    outs = Param(1, 2)  # such pieces on their way out: with two, one is stored while the next one comes
     swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
     vc = Param(1, 2, 4, 8)  # neighbours that one thread stores at once
 
@@ -93,7 +94,7 @@ class MatmulBlackwell(Epilogue):
             out = None
             if self.store == "staged":
                 out = around.enter_context(
-                    p.pipeline("out", 1, c=p.smem(self.c.dtype, (bm, piece), swizzle=self.swizzle_c))
+                    p.pipeline("out", self.outs, c=p.smem(self.c.dtype, (bm, piece), swizzle=self.swizzle_c))
                 )
             with p.role("epilogue", warps=4, first=4), sums.consume() as t, p.unroll(bn, step=piece) as at:
                 values = p.load(self.ld, t.c.window((0, at), (bm, piece)), rows)

@@ -25,6 +25,8 @@ class MatmulHopper(Epilogue):
     split_k = Param(1, 2, 3, 4, 6, 8, 16)  # CTAs that share each tile, where there are too few tiles for all SMs
     stream_k = Param(0, 1)  # all CTAs do the same number of rounds, and share tiles wherever these end
     swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
+    piece = Param(16, 32, 64, 128)  # columns of a tile that leave it at a time
+    outs = Param(1, 2)  # such pieces on their way out: with two, one is stored while the next one comes
     vr = Param(1, 2)  # neighbours of the residual that one thread reads at once
 
     shared = Require(
@@ -87,8 +89,8 @@ class MatmulHopper(Epilogue):
         out = None
         with ExitStack() as around:
             if self.store != "direct":
-                stage = p.smem(self.c.dtype, (bm, bn), swizzle=self.swizzle_c)
-                out = around.enter_context(p.pipeline(f"out_{name}", 1, c=stage))
+                stage = p.smem(self.c.dtype, (bm, self.piece), swizzle=self.swizzle_c)
+                out = around.enter_context(p.pipeline(f"out_{name}", self.outs, c=stage))
             around.enter_context(p.role(name, warps=4 * groups, **role))
             acc = p.full(t.c, wgmma.accumulator(self.a.dtype, self.b.dtype))
             mine = turns.turn() if turns else nullcontext()
@@ -96,11 +98,12 @@ class MatmulHopper(Epilogue):
                 a, b = s.a.window((0, kt), (bm, t.k)), s.b.window((kt, 0), (t.k, bn))
                 p.multiply(wgmma, acc, a if wgmma is self.wgmma else p.load(self.ld_fragment, a, t.a), b)
             acc = around.enter_context(p.fix_up(isa.Add(acc.dtype.name), self.leave, self.take, acc))
-            result = self.finish(p, acc, i, j)
             if out is None:
-                p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), result)
+                p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), self.finish(p, acc, i, j))
                 return
+            at = around.enter_context(p.unroll(bn, step=self.piece))
+            result = self.finish(p, acc.window((0, at), (bm, self.piece)), i, j + at)
             with out.produce() as s:
                 p.store(self.st_matrix if self.store == "stmatrix" else self.st_fragment, s.c, result)
             with out.consume() as s:
-                p.copy(self.put, s.c, self.c.tile(i, j, shape=(bm, bn)))
+                p.copy(self.put, s.c, self.c.tile(i, j + at, shape=(bm, self.piece)))

@@ -46,6 +46,8 @@ class TensorMapSpec:
     order       its axes, the contiguous one first
     box         elements along each of these
     swizzle_bytes  width of the swizzle; 0: none
+    piece       elements of the pieces into which rows are cut, and that follow each other along a last dimension of the
+                map, which the box has as well; 0: rows are whole
     """
 
     name: str
@@ -53,6 +55,7 @@ class TensorMapSpec:
     order: tuple[int, ...]
     box: tuple[int, ...]
     swizzle_bytes: int
+    piece: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +335,9 @@ class Kernel:
             tuple((k, v) for k, v in data["point"]),
             load_scheduler(data["scheduler"]),
             tuple(
-                TensorMapSpec(m["name"], m["tensor"], tuple(m["order"]), tuple(m["box"]), m["swizzle_bytes"])
+                TensorMapSpec(
+                    m["name"], m["tensor"], tuple(m["order"]), tuple(m["box"]), m["swizzle_bytes"], m["piece"],
+                )
                 for m in data["maps"]
             ),
             tuple(data["clusters"]),

@@ -86,6 +86,9 @@ def _map(spec: TensorMapSpec, operand: Operand) -> Map:
     strides = operand.strides()
     dims = tuple(operand.shape[a] for a in spec.order)
     bytes_between = tuple(strides[a] * operand.dtype.bits // 8 for a in spec.order[1:])
+    if spec.piece:  # a fact of the kernel says that rows are whole pieces
+        dims = (spec.piece, *dims[1:], dims[0] // spec.piece)
+        bytes_between = (*bytes_between, spec.piece * operand.dtype.bits // 8)
     if operand.dtype.bits >= 8:
         return Map(spec.tensor, operand.dtype.name, dims, bytes_between, spec.box, spec.swizzle_bytes)
     together = 8 // operand.dtype.bits  # which are moved as the bytes that they share

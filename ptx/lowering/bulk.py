@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.instruction import CHUNK_BYTES, BulkTransfer
@@ -27,6 +27,9 @@ from tinygpu.ptx.lowering.sync_text import address, issue, of_first
 from tinygpu.ptx.lowering.texts import written
 from tinygpu.ptx.lowering.touch import touches
 
+# PTX ISA, tensors: the most dimensions, and elements of a box along one of them.
+MOST_DIMS, MOST_ALONG = 5, 256
+
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
@@ -37,6 +40,7 @@ class Boxes:
     rows    of the tile
     part    rows of one box
     across  boxes along a row
+    pieces  pieces of a row that one box has, along a dimension of its own; several, or 1
     """
 
     order: tuple[int, ...]
@@ -44,11 +48,17 @@ class Boxes:
     rows: int
     part: int
     across: int
+    pieces: int = 1
 
     @property
     def inner(self) -> int:
         """Elements along a row of a box."""
         return self.extents[0]
+
+    @property
+    def box(self) -> tuple[int, ...]:
+        """The extents of a box as the tensor map has them."""
+        return (*self.extents, self.pieces) if self.pieces > 1 else self.extents
 
 
 def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
@@ -68,18 +78,35 @@ def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
     return Boxes(window.box_order, (inner, *along), rows, rows // parts, across // inner)
 
 
+def in_one_box(context: Context, window: Tile, buffer: Buffer, shape: Boxes) -> Boxes:
+    """One box of all pieces of a row, where that can be: the map of a tensor whose rows are cut into pieces has one
+    dimension more, and in shared memory the pieces lie behind one another.
+    """
+    tensor, place = window.tensor, context.placement.places[buffer.name]
+    dense = place.block_bytes == shape.rows * place.swizzle_bytes and shape.part == shape.rows
+    if shape.across == 1 or not dense or tensor is None or tensor.dtype.bits < 8 or len(shape.order) == MOST_DIMS:
+        return shape
+    constant, terms = context.affine(window.finest.begins[shape.order[0]])
+    begins = (constant, *(coefficient for _, coefficient in terms))
+    if shape.across > MOST_ALONG or any(begin % shape.inner for begin in begins):
+        return shape
+    if not context.facts.divides(shape.inner, str(tensor.size(shape.order[0]))):
+        return shape
+    return replace(shape, across=1, pieces=shape.across)
+
+
 def tensor_map(context: Context, instruction: BulkTransfer, tensor: Tensor, shape: Boxes, width: int) -> Reg:
     """The address of the tensor map for these boxes; the launch passes it by value."""
-    box = shape.extents
+    box, piece = shape.box, shape.inner if shape.pieces > 1 else 0
     width = 0 if width == CHUNK_BYTES else width  # rows that are exchanged with none
-    spec = TensorMapSpec("", tensor.name, shape.order, box, width)
+    spec = TensorMapSpec("", tensor.name, shape.order, box, width, piece)
     for known, register in context.maps:
-        if (known.tensor, known.order, known.box, known.swizzle_bytes) == (tensor.name, shape.order, box, width):
+        if replace(known, name="") == spec:
             return register
     count = sum(known.tensor == tensor.name for known, _ in context.maps)
     name = f"{tensor.name}_map{count or ''}"
     register = context.emit.parameter("d")
-    context.maps.append((TensorMapSpec(name, spec.tensor, spec.order, spec.box, spec.swizzle_bytes), register))
+    context.maps.append((replace(spec, name=name), register))
     rely_on_strides(context, tensor, instruction.align_bytes)
     return register
 
@@ -105,10 +132,16 @@ def coordinates(context: Context, window: Tile, shape: Boxes, across: int, down:
     out = []
     for place, axis in enumerate(shape.order):
         together = max(8 // tensor.dtype.bits, 1) if place == 0 else 1
-        value = context.number(window.finest.begins[axis] // together)
+        begin = window.finest.begins[axis]
+        if place == 0 and shape.pieces > 1:
+            out.append("0")
+            continue
+        value = context.number(begin // together)
         if place == 0 or int(window.box_rows[place - 1]) > 1:
             value = emit.add(value, across // together if place == 0 else down)
         out.append(str(value))
+    if shape.pieces > 1:
+        out.append(str(context.number(window.finest.begins[shape.order[0]] // shape.inner)))
     return ", ".join(out)
 
 
@@ -126,7 +159,7 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
     if not isinstance(s.instruction, BulkTransfer) or buffer is None or operand is None or width is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
     parts = context.cluster_extent(s.multicast)
-    shape = boxes(s.source, buffer, parts)
+    shape = in_one_box(context, s.source, buffer, boxes(s.source, buffer, parts))
     where = tensor_map(context, s.instruction, operand, shape, int(width))
     place = context.placement.places[buffer.name]
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
@@ -137,7 +170,7 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
         mask = str(context.cluster_mask(s.multicast))
     emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.across} boxes of {shape.part} rows")
     pair = pair_of_ring(context.program, barrier.pipeline)
-    size = shape.inner * shape.part * buffer.dtype.bits // 8
+    size = shape.inner * shape.pieces * shape.part * buffer.dtype.bits // 8
     box = Bring(barrier, size, parts, s.multicast if parts > 1 else None, pair)
     completes = f"[{of_first(context, barrier) if pair > 1 else address(context, barrier)}]"
     more = (mask, *((True,) if pair > 1 else ()))
@@ -145,7 +178,7 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
         to = emit.add(emit.add(base, number * place.block_bytes), emit.mul(down, place.pitch_bytes))
         at = coordinates(context, s.source, shape, number * shape.inner, down)
         corner = f"[{where}, {{{at}}}]"
-        context.engine(written(s.instruction.statement, len(shape.order), f"[{to}]", corner, completes, *more))
+        context.engine(written(s.instruction.statement, len(shape.box), f"[{to}]", corner, completes, *more))
         issue(context, box)
 
 
@@ -161,7 +194,7 @@ def store(context: Context, s: n.Copy) -> None:
     operand, width = s.target.tensor, None if buffer is None else buffer.swizzle_bytes
     if not isinstance(s.instruction, BulkTransfer) or buffer is None or operand is None or width is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
-    shape = boxes(s.target, buffer)
+    shape = in_one_box(context, s.target, buffer, boxes(s.target, buffer))
     where = tensor_map(context, s.instruction, operand, shape, int(width))
     place = context.placement.places[buffer.name]
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
@@ -169,7 +202,7 @@ def store(context: Context, s: n.Copy) -> None:
     for number in range(shape.across):
         from_ = emit.add(base, number * place.block_bytes)
         at = coordinates(context, s.target, shape, number * shape.inner, 0)
-        context.engine(written(s.instruction.statement, len(shape.order), f"[{from_}]", f"[{where}, {{{at}}}]"))
+        context.engine(written(s.instruction.statement, len(shape.box), f"[{from_}]", f"[{where}, {{{at}}}]"))
     issue(context, *touches(context, s), Commit("cp.async.bulk"))
 
 

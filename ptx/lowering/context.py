@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +69,7 @@ class Context:
     quotients: dict[str, Any] = field(default_factory=dict)  # terms of offsets, by what they are called there
     tiles: dict[str, RegisterTile] = field(default_factory=dict)
     slots: dict[str, Number] = field(default_factory=dict)  # pipeline -> slot in use (a number or a register)
+    following: dict[str, Number] = field(default_factory=dict)  # pipeline of the role's own -> slot whose turn it is
     slot_offsets: dict[tuple[str, str], Number] = field(default_factory=dict)
     walk: Walk | None = None  # which tiles (or clusters of tiles) the CTA takes
     work: Work | None = None  # the one that it works on, and what it does of it
@@ -96,6 +97,8 @@ class Context:
     log_bytes: int = 0  # of the log of each thread
     # wgmma put off until the threads have written their operands, with the statement that it belongs to
     products: list[tuple[n.Statement, str]] = field(default_factory=list)
+    # what is done behind a statement, in the rounds in which indices have these values
+    behind: list[tuple[n.Statement, dict[str, int], Callable[[], None]]] = field(default_factory=list)
     under_way: n.Statement | None = None  # what the lines that are printed belong to
 
     def __post_init__(self) -> None:
@@ -161,6 +164,14 @@ class Context:
         yield
         self.elected = around
 
+    @contextmanager
+    def electing_of_warp(self) -> Iterator[None]:
+        """The same where one warp of a role is to issue, which comes here alone."""
+        issues, self.one_issues = self.one_issues, True
+        with self.electing():
+            yield
+        self.one_issues = issues
+
     def role_thread(self) -> Reg:
         if self.thread is None:
             raise LoweringError("no role is open")
@@ -173,7 +184,7 @@ class Context:
 
     def uniform_warp(self) -> Number:
         """The same in the role."""
-        first = next(int(r.first) for r in self.program.roles if r.name == self.role)
+        first = next((int(r.first) for r in self.program.roles if r.name == self.role), 0)
         return self.emit.sub(self.uniform_warp_of_cta(), first)
 
     @property

@@ -18,6 +18,7 @@ from tinygpu.ptx.lowering import (
     compute,
     grid,
     handover,
+    in_turn,
     look_back,
     matrix,
     moves,
@@ -25,6 +26,7 @@ from tinygpu.ptx.lowering import (
     reduction,
     relayout,
     scan,
+    settled,
     shared_tiles,
     tensor_memory,
     touch,
@@ -46,6 +48,8 @@ from tinygpu.ptx.lowering.sync import (
     WaitGroup,
 )
 from tinygpu.ptx.lowering.sync_text import issue
+
+WARP = 32
 
 
 def body(context: Context, statements: tuple[n.Statement, ...]) -> None:
@@ -153,6 +157,7 @@ def _statement(context: Context, s: n.Statement) -> None:
             raise LoweringError(f"there is no PTX for the statement {s.headline(frozenset())!r}")
     if not s.children:
         probe.registers(context, s, *s.writes)
+    settled.done(context, s)
 
 
 def _probed(s: n.Consume, context: Context, statements: tuple[n.Statement, ...]) -> None:
@@ -206,8 +211,9 @@ def when(context: Context, s: n.When) -> None:
 
 
 def bulk_store(context: Context, s: n.Copy) -> None:
-    """One thread of the role stores a whole buffer."""
-    with only_if(context, context.emit.less(context.role_thread(), 1), "one thread"):
+    """One thread of the role stores a whole buffer: one that its first warp elects, which comes as a whole."""
+    first = context.emit.less(context.uniform_warp(), 1) if context.threads > WARP else True
+    with only_if(context, first, "one thread", said=True), context.electing_of_warp():
         bulk.store(context, s)
 
 
@@ -319,19 +325,32 @@ def _one_stage(context: Context, s: n.Pipelined, trips: Trips, start: Number, gr
 
 
 def fill(context: Context, s: n.Produce) -> None:
-    """A slot filled outside a pipelined loop; in a loop its last readers must have left it."""
+    """The next slot, filled outside a pipelined loop, when its last readers have left it.
+
+    Of several slots they have: all threads have met behind that, where the slot before this one was drained.
+    """
     bulk_drained = _drained_in_bulk(context.program, s.pipeline)
-    if bulk_drained and (context.looping or s.pipeline in context.filled):
-        issue(context, WaitGroup("cp.async.bulk", 0, read=True, one=True))
+    if not _left_before(context, s.pipeline):
+        if bulk_drained and (context.looping or s.pipeline in context.filled):
+            issue(context, WaitGroup("cp.async.bulk", 0, read=True, one=True))
+        if context.dirty or context.looping:
+            barrier(context)
     context.filled.add(s.pipeline)
-    if context.dirty or context.looping:
-        barrier(context)
-    context.slots[s.pipeline] = 0
-    body(context, s.body)
-    if bulk_drained:
-        issue(context, Fence("fence.proxy.async.shared::cta"))
-    if context.program.pipeline(s.pipeline).completion == "commit group":
-        issue(context, WaitGroup("cp.async", None))
+    with in_turn.at_slot(context, s.pipeline):
+        body(context, s.body)
+        if bulk_drained:
+            issue(context, Fence("fence.proxy.async.shared::cta"))
+        if context.program.pipeline(s.pipeline).completion == "commit group":
+            issue(context, WaitGroup("cp.async", None))
+
+
+def _left_before(context: Context, pipeline: str) -> bool:
+    """Whether nobody uses the slot whose turn it is: there are several, in memory that no other pipeline has."""
+    places = context.placement.places
+    mine = [buffer.name for buffer in context.program.pipeline(pipeline).buffers]
+    others = [place for name, place in places.items() if name not in mine]
+    apart = not any(one.overlaps(other) for name in mine for one in (places[name],) for other in others)
+    return pipeline in context.following and apart
 
 
 def _drained_in_bulk(program: Program, pipeline: str) -> bool:
@@ -345,7 +364,14 @@ def _drained_in_bulk(program: Program, pipeline: str) -> bool:
 
 
 def drain(context: Context, s: n.Consume) -> None:
+    """A slot that was filled, when all threads have met: then they know as well that the next slot is free."""
+    if s.pipeline in context.following and _drained_in_bulk(context.program, s.pipeline):
+        # of the slots but this one and the next
+        pending = int(context.program.pipeline(s.pipeline).stages) - 2
+        issue(context, WaitGroup("cp.async.bulk", pending, read=True, one=True, slots=s.pipeline))
     barrier(context)
-    probe.slot(context, s, s.pipeline)
-    body(context, s.body)
+    with in_turn.at_slot(context, s.pipeline):
+        probe.slot(context, s, s.pipeline)
+        body(context, s.body)
+    in_turn.advance(context, s.pipeline)
     context.dirty = True

@@ -51,6 +51,7 @@ class Emitter:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.pure: set[str] = set()  # registers of computed values
+        self.selected: dict[Reg, tuple[Number, Number, Reg]] = {}  # computed values that are one of two others
         self.labels = 0
         self.blocks: list[Block] = [Block("  ")]
         self.mark: Callable[[], str] = str  # what stands behind every line: nothing, or a comment
@@ -308,7 +309,9 @@ class Emitter:
     def select(self, yes: Number, no: Number, p: Number) -> Number:
         if isinstance(p, int):
             return yes if p else no
-        return self.computed("r", "selp.b32 {d}, {0}, {1}, {2};", yes, no, p)
+        found = self.computed("r", "selp.b32 {d}, {0}, {1}, {2};", yes, no, p)
+        self.selected[found] = yes, no, p
+        return found
 
 
 def _exponent(b: Number) -> int | None:

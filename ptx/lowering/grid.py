@@ -10,6 +10,7 @@ from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.quotients import quotient, remainder
 from tinygpu.ptx.lowering.sync import Trips
 from tinygpu.schedulers.raster import place_of
 from tinygpu.schedulers.scheduler import Walk, Work
@@ -50,10 +51,10 @@ class Registers:
         return self.context.emit.mul(a, b)
 
     def div(self, a: Number, b: Number) -> Number:
-        return self.context.emit.div(a, b)
+        return quotient(self.context.emit, a, b)
 
     def rem(self, a: Number, b: Number) -> Number:
-        return self.context.emit.rem(a, b)
+        return remainder(self.context.emit, a, b)
 
     def minimum(self, a: Number, b: Number) -> Number:
         return self.context.emit.minimum(a, b)

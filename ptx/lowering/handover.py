@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.memories import RMEM, TMEM
@@ -21,7 +22,7 @@ from tinygpu.program.pairs import pair_of_ring
 from tinygpu.program.products import products, read_by_commit
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import bulk, probe, release, tensor_memory, touch
+from tinygpu.ptx.lowering import bulk, probe, release, settled, tensor_memory, touch
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Pipe, empty_barrier, full_barrier, turn_barrier
@@ -258,13 +259,12 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
                 issue(context, CommitAt(pipe.empty(slot), shared, _axes(context, pipe), pair))
             return
         if pipeline.completion in (COMMIT, ARRIVALS):
-            before, after = _ordered(context.program, pipe.name)
+            _, after = _ordered(context.program, pipe.name)
             issue(context, *after)
-            body(context, s.body)
-            if _read_in_bulk(context, s):
-                issue(context, WaitGroup("cp.async.bulk", 0, read=True, one=True))
-            issue(context, *before, MeetWarp())
-            give_back(context, pipe, slot, held=False)
+            with settled.behind_last_read(context, s, partial(_give_back_read, context, pipe, slot)):
+                body(context, s.body)
+                if _read_in_bulk(context, s):
+                    issue(context, WaitGroup("cp.async.bulk", 0, read=True, one=True))
             return
         if any(m.a.memory is RMEM for m in multiplied):
             _drain_by_threads(context, s, pipe, slot, body)
@@ -283,6 +283,13 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
             issue(context, *release.after_threads())
             _waited(context, context.groups.behind.get(s))
             give_back(context, pipe, slot, held=False)
+
+
+def _give_back_read(context: Context, pipe: Pipe, slot: Reg) -> None:
+    """Gives back a slot whose reads are complete."""
+    before, _ = _ordered(context.program, pipe.name)
+    issue(context, *before, MeetWarp())
+    give_back(context, pipe, slot, held=False)
 
 
 def _read_in_bulk(context: Context, s: n.Consume) -> bool:

@@ -23,6 +23,7 @@ from tinygpu.ptx.lowering import (
     across_warps,
     control,
     fix_up,
+    in_turn,
     launch_control,
     look_back,
     probe,
@@ -104,6 +105,7 @@ def lowered(
     else:
         tiles = context.scheduler.walk(Registers(context), (0, 1))
         enter(context, tiles, tiles.begin)
+        in_turn.begin(context, program.body, again=False)
         control.body(context, program.body)
     context.emit.line("ret;")
     maps = tuple(spec for spec, _ in context.maps)

@@ -9,7 +9,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.one_thread import found_by_all, statements
 from tinygpu.program.pairs import pair_of, pair_of_role
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import handover, launch_control, probe, tensor_memory
+from tinygpu.ptx.lowering import handover, in_turn, launch_control, probe, tensor_memory
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
 from tinygpu.ptx.lowering.grid import Registers, enter, trips_of
@@ -121,6 +121,7 @@ def _tiles(
     mine = (*parts[0], *parts[1])
     emit = context.emit
     walk = context.scheduler.walk(Registers(context), role.share)
+    in_turn.begin(context, mine, again=context.scheduler.takes_over or walk.end is not None)
     if context.scheduler.takes_over:
         _taken_over(context, role, parts, walk, body)
         return

@@ -229,6 +229,22 @@ class Set:
 
 
 @dataclass(frozen=True, slots=True)
+class Same:
+    """A register gets the slot that another has, which goes on while it stands still."""
+
+    register: Reg
+    of: Reg
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """It is this slot's turn; straight-line code knows its number. A role begins so, and goes on to the next one."""
+
+    pipeline: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
 class Advance:
     """The next slot is next; behind the last one the first, and the parity flips."""
 
@@ -267,14 +283,16 @@ class Commit:
 class WaitGroup:
     """Waits until at most `pending` groups are under way; without a number, for what is in no group as well.
 
-    read  bulk copies out of a slot have read it, and may still write
-    one   only one thread waits, which has issued them
+    read   bulk copies out of a slot have read it, and may still write
+    one    only one thread has issued them: the others have nothing to wait for
+    slots  a pipeline, of which `pending` is told from the number of slots; "": it is a number of its own
     """
 
     of: Agent
     pending: int | None
     read: bool = False
     one: bool = False
+    slots: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +329,8 @@ class Fence:
 
 
 Action: TypeAlias = (
-    Init | Start | Take | Wait | Expect | Bring | Ask | Hear | Touch | Arrive | CommitAt | Set | Advance | Skip | Flip
+    Init | Start | Take | Wait | Expect | Bring | Ask | Hear | Touch | Arrive | CommitAt | Set | Same | Turn | Advance
+    | Skip | Flip
     | Commit | Settled | WaitGroup | Meet | MeetWarp | MeetCluster | Fence
 )  # fmt: skip
 

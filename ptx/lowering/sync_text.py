@@ -27,12 +27,14 @@ from tinygpu.ptx.lowering.sync import (
     Meet,
     MeetCluster,
     MeetWarp,
+    Same,
     Set,
     Settled,
     Skip,
     Start,
     Take,
     Touch,
+    Turn,
     Wait,
     WaitGroup,
 )
@@ -91,6 +93,8 @@ def _write(context: Context, action: Action) -> None:
             _commit_at(context, action)
         case Set(register, value):
             emit.line(f"mov.u32 {register}, {value};")
+        case Same(register, of):
+            emit.line(f"mov.u32 {register}, {of};")
         case Advance():
             _advance(context, action)
         case Skip():
@@ -110,8 +114,8 @@ def _write(context: Context, action: Action) -> None:
                 emit.line(f"barrier.cluster.{verb}{'.aligned' if aligned else ''};")
         case Fence(text):
             emit.line(f"{text};")
-        case Bring() | Touch() | Settled():
-            pass  # the instructions that do so are the program's, and write themselves
+        case Bring() | Touch() | Settled() | Turn():
+            pass  # the instructions that do so are the program's, and write themselves; a turn is part of addresses
 
 
 def _wait(context: Context, action: Wait) -> None:
@@ -247,12 +251,11 @@ def _skip(context: Context, action: Skip) -> None:
 
 def _wait_group(context: Context, action: WaitGroup) -> None:
     emit = context.emit
-    first = f"@{emit.less(context.role_thread(), 1)} " if action.one else ""
     if action.pending is None:
-        emit.line(f"{first}{action.of}.wait_all;")
+        emit.line(f"{action.of}.wait_all;")
         return
     read = ".read" if action.read else ""
-    emit.line(f"{first}{action.of}.wait_group{read}{ALIGNED.get(action.of, '')} {action.pending};")
+    emit.line(f"{action.of}.wait_group{read}{ALIGNED.get(action.of, '')} {action.pending};")
 
 
 def _meet(context: Context, action: Meet) -> None:

@@ -141,6 +141,8 @@ class _Run:
                 self.registers[parity.name] = self.value(pipe.parity)
             case sync.Set(register, value):
                 self.registers[register.name] = self.value(value)
+            case sync.Same(register, of):
+                self.registers[register.name] = self.value(of)
             case sync.Advance(slot, stages, parity):
                 self.advance(slot, stages, parity)
             case sync.Skip(pipe, _, slots):

@@ -31,6 +31,8 @@ class Short:
     fewer: int
 
 
+# What the register is called that would have the slot whose turn it is, where a number says so.
+IN_TURN = "in turn"
 # A number, one that follows from the number of stages, or the number of the block that fills ahead.
 Amount: TypeAlias = "int | Short | Literal['ahead']"
 _NOW: Amount = 0
@@ -185,12 +187,14 @@ def family(ring: sync.Ring, rings: tuple[sync.Ring, ...], body: Steps, threads: 
     steps = tuple(steps_of(body))
     leads = {name: s.pipeline for s in steps if isinstance(s, sync.Ahead) for name in s.along}
     of_register: dict[str, str] = {}
+    same = {s.register.name: s.of.name for s in steps if isinstance(s, sync.Same)}
     for s in steps:
         if isinstance(s, sync.Touch) and isinstance(s.slot, Reg):
             name = leads.get(s.pipeline, s.pipeline)
-            if of_register.setdefault(s.slot.name, name) != name:
-                raise Irregular(f"slots of {name} and {of_register[s.slot.name]} are one register")
-    reader = _Reader(ring, {r.name: r for r in rings}, threads, of_register, leads)
+            register = same.get(s.slot.name, s.slot.name)
+            if of_register.setdefault(register, name) != name:
+                raise Irregular(f"slots of {name} and {of_register[register]} are one register")
+    reader = _Reader(ring, {r.name: r for r in rings}, threads, of_register, leads, frozenset(same.values()))
     return Family(reader.lead(ring.name), ring.stages == 1, reader.read(body, _Where()))
 
 
@@ -219,7 +223,10 @@ class _Reader:
     threads: int
     of_register: Mapping[str, str]
     leads: Mapping[str, str]  # the pipelines with which others go, slot by slot, by the names of these
+    in_turn: frozenset[str] = frozenset()  # registers that have the slot whose turn it is
     called: dict[tuple[str, str], str] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)  # registers that have the slot of another, as long as it stays
+    turn: int | None = None  # the slot whose turn it is, where numbers say which
 
     def lead(self, name: str) -> str:
         return self.leads.get(name, name)
@@ -240,7 +247,15 @@ class _Reader:
         inside = dict.fromkeys(s.trips.text for s in steps_of(body) if isinstance(s, sync.Rounds))
         return tuple(self.name("trips", text) for text in inside if re.search(rf"\b{re.escape(index)}\b", text))
 
-    def read(self, steps: Steps, where: _Where) -> tuple[Part, ...]:
+    def read(self, steps: Steps, where: _Where, again: bool = False) -> tuple[Part, ...]:
+        """again: the steps may be carried out several times or never, and end at the slot that they begin with."""
+        turn = self.turn
+        out = self.parts(steps, where)
+        if again and self.turn != turn:
+            raise Irregular(f"numbers say which slots of {self.ring.name} are used, and rounds end at another slot")
+        return out
+
+    def parts(self, steps: Steps, where: _Where) -> tuple[Part, ...]:
         out: list[Part] = []
         blocks: list[sync.Ahead] = []
         for step in steps:
@@ -258,11 +273,11 @@ class _Reader:
     def part(self, step: sync.Step, where: _Where) -> Iterator[Part]:
         match step:
             case sync.Tiles(body):
-                if inside := self.read(body, where):
+                if inside := self.read(body, where, again=True):
                     yield Walk(self.turns(body), inside)
             case sync.Rounds(index, trips, body):
                 own = self.through(body)
-                if inside := self.read(body, _Where(where.ahead, own, where.round, where.apart)):
+                if inside := self.read(body, _Where(where.ahead, own, where.round, where.apart), again=True):
                     called = self.name("loop", index), self.trips(trips)
                     yield Loop(*called, self.varying(index, body), self.turns(body), inside)
             case sync.When(condition, body):
@@ -271,14 +286,21 @@ class _Reader:
                 yield from self.touch(step, where)
             case sync.Set(register, value) if self.of_register.get(register.name) == self.own:
                 yield Assign(self.name("slot", register.name), self.first(value))
+            case sync.Same(register, of):
+                self.same[register.name] = of.name
+            case sync.Turn(pipeline, slot) if pipeline == self.ring.name:
+                yield self.following(slot)
             case sync.Advance(slot, stages) if self.of_register.get(slot.name) == self.own:
                 if stages != self.ring.stages:
                     raise Irregular(f"slots begin again behind {stages} of {self.ring.stages}")
+                self.same = {register: of for register, of in self.same.items() if of != slot.name}
                 yield Next(self.name("slot", slot.name))
             case sync.Commit(of):
                 yield Close(of)
             case sync.WaitGroup("cp.async", pending):
                 yield Await("cp.async", self.left(pending, where))
+            case sync.WaitGroup(of, pending, slots=name) if name and pending is not None:
+                yield Await(of, Short((name,), self.rings[name].stages - pending))
             case sync.WaitGroup(of, pending):
                 yield Await(of, pending or 0)
             case sync.Meet(_, threads):
@@ -303,13 +325,29 @@ class _Reader:
 
     def slot(self, slot: Number, where: _Where) -> str | Amount:
         if isinstance(slot, Reg):
-            return self.name("slot", slot.name)
+            return self.name("slot", self.same.get(slot.name, slot.name))
+        if self.turn is not None:
+            if slot != self.turn:
+                raise Irregular(f"slot {slot} of {self.ring.name} is used when it is the turn of slot {self.turn}")
+            return self.name("slot", IN_TURN)
         if where.ahead is not None and where.ahead[1] == self.own:
             if slot == where.ahead[0]:
                 return "ahead"
         elif not slot:
             return 0
         raise Irregular(f"slot {slot} of {self.ring.name} is used by its number")
+
+    def following(self, slot: int) -> Part:
+        """The first slot's turn, or the next one's."""
+        if self.turn is None:
+            if slot:
+                raise Irregular(f"the first slot of {self.ring.name} is slot {slot}")
+            self.turn = slot
+            return Assign(self.name("slot", IN_TURN), slot)
+        if slot != (self.turn + 1) % self.ring.stages:
+            raise Irregular(f"slot {slot} of {self.ring.name} follows slot {self.turn}")
+        self.turn = slot
+        return Next(self.name("slot", IN_TURN))
 
     def first(self, value: Number) -> Amount:
         if isinstance(value, Reg):
@@ -331,7 +369,7 @@ class _Reader:
                 inside = _Where(where.ahead, where.rings, to_come, self.both(body))
             elif condition.offset and self.read(body, where):
                 raise Irregular(f"it looks {condition.offset} rounds ahead, and fills no slot")
-        if within := self.read(body, inside):
+        if within := self.read(body, inside, again=condition != "one thread"):
             if condition == "one thread":  # what it does is the role's
                 yield from within
             else:
@@ -382,7 +420,8 @@ class _Reader:
 
     def through(self, body: Steps) -> tuple[str, ...]:
         """The pipelines whose slots a loop goes through."""
-        found = (self.of_register.get(s.slot.name, "") for s in body if isinstance(s, sync.Advance))
+        advanced = (s.slot.name for s in body if isinstance(s, sync.Advance) and s.slot.name not in self.in_turn)
+        found = (self.of_register.get(name, "") for name in advanced)
         return tuple(dict.fromkeys(name for name in found if name in self.rings))
 
     def turns(self, body: Steps) -> bool:

@@ -15,6 +15,7 @@ import z3
 
 from tinygpu.ptx.protocol import family as f
 from tinygpu.ptx.protocol.induction import OVERWRITTEN, UNFILLED
+from tinygpu.ptx.protocol.left_in_turn import left_in_turn
 from tinygpu.ptx.protocol.progress import Irregular
 
 # What is known of the slot, by name, and what registers hold: terms of Z3.
@@ -235,7 +236,7 @@ class OneSlot:
     # -- loops -----------------------------------------------------------------------------------------------------
     def walk(self, part: f.Walk, state: State) -> State:
         known, self.trips = self.trips, {}
-        sentences = self.idle() if part.turn else self.framed(state)
+        sentences = self.idle(part.body) if part.turn else self.framed(state)
         zero = z3.IntVal(0, self.context)
         head, begun = self.head(sentences, part.body, part.turn, state, zero)
         after = self.turned(self.body(part.body, begun), part.turn)
@@ -250,11 +251,11 @@ class OneSlot:
             times, turn = self.times(part.trips), part.turn
             self.fact(times >= 1)
         through = isinstance(part, f.Fill) and part.own
-        through = through or any(isinstance(step, f.Next) for step in part.body)
+        through = through or any(isinstance(step, f.Next) and not self.in_turn(step.register) for step in part.body)
         touched = any(isinstance(step, (f.Use, f.Overwrite)) for step in f.parts_of(part.body))
         first = z3.IntVal(0, self.context)
         if through or turn or not touched:
-            sentences = self.going(part) if through else self.idle() if turn else self.framed(state)
+            sentences = self.going(part) if through else self.idle(part.body) if turn else self.framed(state)
             if not isinstance(part, f.Fill) or part.first == part.body:
                 return self.from_round(part, times, turn, state, first, sentences)
         once = self.round(replace(part, body=part.first) if isinstance(part, f.Fill) else part, first, state)
@@ -330,12 +331,20 @@ class OneSlot:
         return begun
 
     # -- sentences -------------------------------------------------------------------------------------------------
-    def idle(self) -> dict[str, Sentence]:
-        """Nobody uses the slot."""
+    def in_turn(self, register: str) -> bool:
+        """Whether what a register says is filled and drained before the next one is."""
+        return self.of.get(register) == {"read", "write"}
+
+    def idle(self, body: tuple[f.Part, ...]) -> dict[str, Sentence]:
+        """Nobody uses the slot; of slots in turn, the one whose turn it is, and the others are left in turn."""
         out: dict[str, Sentence] = {"it holds nothing": lambda s, c: s["holds"] < 0, "used": lambda s, c: s["used"]}
         for agent in self.agents:
             out[f"{agent} in groups"] = partial(_grouped, agent)
-        return out | {f"not {name}": partial(_not, name) for name in (*DOING, *self.leaving())}
+        out |= {f"not {name}": partial(_not, name) for name in (*DOING, *self.leaving())}
+        going = [p.register for p in f.parts_of(body) if isinstance(p, f.Next) and self.in_turn(p.register)]
+        for register in dict.fromkeys(going):
+            out |= left_in_turn(register, self.slot, self.stages, self.agents)
+        return out
 
     def framed(self, base: State) -> dict[str, Sentence]:
         """All is as it was, or less is under way."""

@@ -245,6 +245,8 @@ class _Search:
         match action:
             case sync.Set(register, value) if isinstance(value, int):
                 registers[register.name] = value
+            case sync.Same(register, of) if of.name in registers:
+                registers[register.name] = registers[of.name]
             case sync.Advance(slot, stages) if slot.name in registers:
                 registers[slot.name] = (registers[slot.name] + 1) % stages
             case sync.Touch(ring) if ring in self.rings:

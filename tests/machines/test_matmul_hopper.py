@@ -18,7 +18,7 @@ from tinygpu.spaces.build import MachineSpace, build_space
 
 H100 = device("h100")
 TILE = {"bm": 128, "bn": 256, "bk": 64, "stages": 3, "cluster_m": 2, "cluster_n": 1, "raster": 8, "swizzle": 128}
-IDLE = {"split_k": 1, "stream_k": 0, "vr": 1}
+IDLE = {"split_k": 1, "stream_k": 0, "vr": 1, "outs": 1}
 
 
 @cache
@@ -28,10 +28,10 @@ def space_of(problem: Problem) -> MachineSpace:
 
 def made(problem: Problem, **point: Any) -> Any:
     space = space_of(problem)
-    full = {"schedule": "cooperative", "store": "staged", **TILE, **IDLE, "swizzle_c": 128, **point}
+    full = {"schedule": "cooperative", "store": "staged", **TILE, **IDLE, "swizzle_c": 128, "piece": 64, **point}
     if full["store"] == "direct":
-        # The staging buffer's swizzle is no parameter of this structure: it stands at its first value.
-        full["swizzle_c"] = 32
+        # What the staging buffer is like is no parameter of this structure: each stands at its first value.
+        full |= {"swizzle_c": 32, "piece": 16, "outs": 1}
     assert full in space.space, dict(full)
     return build(space.program(full), problem, full, SolverCache()).kernel
 
@@ -110,7 +110,7 @@ def test_tiles_are_shared_only_where_there_are_few() -> None:
     """4 tiles of 128 x 128 on 132 SMs may be shared by 16 CTAs each; 1024 tiles have one CTA each."""
     for size, most in ((256, 16), (4096, 1)):
         space = build_space(MatmulHopper, MatmulHopper.problem(m=size, n=size, k=4096), H100)
-        point = {"schedule": "cooperative", "store": "direct", **TILE, **IDLE, "bn": 128, "swizzle_c": 32}
+        point = {"schedule": "cooperative", "store": "direct", **TILE, **IDLE, "bn": 128, "swizzle_c": 32, "piece": 16}
         found = [n for n in (1, 2, 3, 4, 6, 8, 16) if point | {"split_k": n} in space.space]
         assert max(found) == most
 

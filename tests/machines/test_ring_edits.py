@@ -42,7 +42,7 @@ AMPERE: dict[str, Any] = {
 }  # fmt: skip
 HOPPER: dict[str, Any] = {
     "schedule": "single", "store": "direct", "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1, "cluster_n": 1, "raster": 1,
-    "split_k": 1, "stream_k": 0, "swizzle": 32, "swizzle_c": 32, "vr": 1,
+    "split_k": 1, "stream_k": 0, "swizzle": 32, "swizzle_c": 32, "piece": 16, "outs": 1, "vr": 1,
 }  # fmt: skip
 SKINNY: dict[str, Any] = {
     "product": "mma.sync", "bm": 8, "bn": 64, "bk": 32, "warps": 1, "split_k": 1, "swizzle": 64,

@@ -31,6 +31,7 @@ from tinygpu.language.live_registers import registers_estimate
 from tinygpu.language.memories import GMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
+from tinygpu.program.in_pieces import leaves_in_pieces
 from tinygpu.program.products import into_tensor_memory
 from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.tree import Use, places, uses, walk
@@ -199,6 +200,7 @@ class _Counter:
         self.phases = {"prologue": Tally(), "iteration": Tally(), "epilogue": Tally()}
         self.iterations: Expr = expr(1)
         roles = [s.body for s in walk(program.body) if isinstance(s, n.InRole)]
+        self.in_pieces = leaves_in_pieces(program.body)
         self.main = {loop for body in roles or [program.body] for loop in _main_loop(body, sums_of(program))}
 
     def run(self) -> None:
@@ -271,6 +273,8 @@ class _Counter:
                 for part in s.children:
                     if part.consumes:
                         tally.wait("barriers", times)
+                    if s in self.in_pieces:
+                        tally.wait_for_slot(self.program.pipeline(part.consumes).stages, times)
                     phase = self._body(part.statements, phase, times)
         return phase
 

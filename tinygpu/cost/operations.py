@@ -58,6 +58,12 @@ class Tally:
     def wait(self, name: str, amount: Operand = 1) -> None:
         self.chain[name] = self.chain[name] + amount
 
+    def wait_for_slot(self, stages: Expr, times: Operand = 1) -> None:
+        """A piece of a tile finds the only slot in use: it waits until that is read, and the threads meet."""
+        alone = where(stages == 1, 1, 0) * times
+        self.wait("smem_loads", alone)
+        self.wait("barriers", alone)
+
     def take(self, branch: Tally, taken: Expr) -> None:
         """Adds what a branch asks for that is taken in so many of `BRANCH_PARTS` parts of the rounds."""
 

@@ -51,10 +51,7 @@ class Matrices:
     def held_by(self, partition: Partition) -> Expr:
         """Whether a partition holds whole matrices so: the first lanes, the first values, and the registers of each."""
         lanes, values = partition.threads.steps, partition.values.steps
-        first = _alike(lanes[: len(self.lanes)], self.lanes) and _alike(values[: len(self.register)], self.register)
-        if not first:
-            return all_of([False])
-        whole = []
+        whole = [_alike(lanes[: len(self.lanes)], self.lanes), _alike(values[: len(self.register)], self.register)]
         left = list(values[len(self.register) :])
         for size, step in self.inside:
             found = next((i for i, (_, other) in enumerate(left) if other == step), None)
@@ -118,8 +115,12 @@ def registers_of(held: Layout, bits: int) -> int:
     return elements * bits // WORD_BITS
 
 
-def _alike(have: tuple[Digit, ...], want: tuple[Digit, ...]) -> bool:
-    return Layout.of(have)[0] == Layout.of(want)[0]
+def _alike(have: tuple[Digit, ...], want: tuple[Digit, ...]) -> Expr | bool:
+    """Where digits are those; of a window their sizes hang on how wide it is."""
+    if Layout.of(have)[0] == Layout.of(want)[0]:
+        return True
+    steps = len(have) == len(want) and all(a == b for (_, a), (_, b) in zip(have, want, strict=True))
+    return steps and all_of([expr(a) == int(b) for (a, _), (b, _) in zip(have, want, strict=True)])
 
 
 def _axes(digit: Digit) -> set[Axis]:

@@ -44,6 +44,11 @@ class BufferPlace:
         """Bytes from the start of a stage to elements, at coordinates of shape (..., axes of the buffer)."""
         return self.layout.at_coordinates(in_first_stage(coordinates))
 
+    def overlaps(self, other: BufferPlace) -> bool:
+        """Whether some of its memory is memory of the other as well."""
+        (a, b), (c, d) = ((p.offset_bytes, p.offset_bytes + p.stages * p.stage_bytes) for p in (self, other))
+        return a < d and c < b
+
     @cached_property
     def stages(self) -> int:
         return self.layout.layout.modes[-1].size

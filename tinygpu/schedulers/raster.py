@@ -24,7 +24,8 @@ def place_of(run: RunTime, number: Value, counts: Sequence[Value], group: int) -
     per_group = run.mul(columns, group)
     first = run.mul(run.div(number, per_group), group)
     inside = run.rem(number, per_group)
-    height = run.minimum(run.sub(rows, first), group)
+    last = run.maximum(run.rem(rows, group), 1)  # rows of the last group, where it is not whole
+    height = run.select(last, group, run.less(rows, run.add(first, group)))
     return [*outer, run.add(run.rem(inside, height), first), run.div(inside, height)]
 
 

@@ -21,6 +21,7 @@ from tinygpu.language.heuristic import Heuristic
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import groups
+from tinygpu.program.in_pieces import leaves_in_pieces
 from tinygpu.program.products import into_tensor_memory
 from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.tree import walk
@@ -92,12 +93,14 @@ class _Writer:
     trips: dict[n.Statement, int] = field(default_factory=dict)
     conflicts: int = -1
     waits: frozenset[n.Statement] = frozenset()
+    in_pieces: frozenset[n.Statement] = frozenset()
 
     def __post_init__(self) -> None:
         """Where products may be waited for, however many slots the rings have."""
         every = frozenset(p.name for p in self.program.pipelines)
         several, one = (groups(self.program.body, names).before for names in (frozenset[str](), every))
         self.waits = frozenset({**several, **one})
+        self.in_pieces = leaves_in_pieces(self.program.body)
 
     def number(self, value: Expr) -> int:
         self.numbers.append(value)
@@ -240,6 +243,8 @@ class _RoleWriter:
             if body.consumes:
                 stages = self.whole.program.pipeline(body.consumes).stages
                 self.open.first.wait("barriers", where(stages == 1, 2, 1) if ahead else 1)
+                if s in self.whole.in_pieces:
+                    self.open.first.wait_for_slot(stages)
             around, self.products = self.products, Tally()
             self.write(body.statements, expr(1))
             asked = self._asked(self.products, "products", False)

@@ -111,6 +111,7 @@ USUAL: tuple[Mapping[str, int | str], ...] = tuple(
     {
         "schedule": schedule, "bm": bm, "bn": bn, "bk": 64, "stages": stages, "store": store, "cluster_m": across,
         "cluster_n": along, "swizzle": 128, "swizzle_c": 128 if store == "stmatrix" else 32,
+        "piece": 64 if store == "stmatrix" else 16, "outs": 2 if store == "stmatrix" else 1,
     }
     for schedule, bm, bn, stages, store in (
         ("cooperative", 128, 256, 3, "stmatrix"), ("cooperative", 128, 256, 4, "direct"),

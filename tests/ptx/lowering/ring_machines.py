@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Output, Param, Route, blocked
+from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, Route, blocked
 from tinygpu.ptx import isa
 
 ROWS, COLUMNS = 8, 32
@@ -258,6 +259,49 @@ class SlotsAgain(Machine):
     @staticmethod
     def reference(x: Any, z: Any) -> Any:
         return x + z
+
+
+class SlotsInTurn(Machine):
+    """y = -x: a role passes pieces of its tile through slots in turn, from where TMA takes them, or its own threads"""
+
+    m, n = Dim(), Dim()
+    x = Input("f32", m, n)
+    y = Output("f32", m, n)
+    stages, pieces = Param(1, 2, 3, 4, 6), Param(1, 2, 3, 4)
+    rounds, way = Choice("unrolled", "loop", "branch"), Choice("bulk", "threads")
+    tma, put, neg = isa.TmaLoad(), isa.TmaStore(), isa.Neg("f32")
+    ld, st, out = isa.LdShared(1), isa.StShared(1), isa.StGlobal(1)
+
+    def program(self, p: Any) -> None:
+        who = blocked(SHAPE, threads=64, across=32)
+        tile = ROWS, self.pieces * COLUMNS
+        with (
+            p.grid((self.m, ROWS), (self.n, tile[1]), persistent=True) as (i, j),
+            p.pipeline("ring", 2, x=p.smem("f32", SHAPE, swizzle=128)) as ring,
+            p.pipeline("turn", self.stages, y=p.smem("f32", SHAPE, swizzle=128)) as turn,
+        ):
+            with p.role("producer", warps=1, first=2), p.loop(self.pieces) as k, ring.produce() as s:
+                p.copy(self.tma, self.x.tile(i, j + k * COLUMNS, shape=SHAPE), s.x)
+            with p.role("consumer", warps=2), ExitStack() as around:
+                loop = p.loop if self.rounds == "loop" else p.unroll
+                k = around.enter_context(loop(self.pieces))
+                with ring.consume() as s:
+                    x = p.load(self.ld, s.x, who)
+                y = p.apply(self.neg, x)
+                if self.rounds == "branch":
+                    around.enter_context(p.when(j + k * COLUMNS < self.n))
+                with turn.produce() as s:
+                    p.store(self.st, s.y, y)
+                with turn.consume() as s:
+                    target = self.y.tile(i, j + k * COLUMNS, shape=SHAPE)
+                    if self.way == "bulk":
+                        p.copy(self.put, s.y, target)
+                    else:
+                        p.store(self.out, target, p.load(self.ld, s.y, who))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return -x
 
 
 class TwoReaders(Machine):

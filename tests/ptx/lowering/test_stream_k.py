@@ -34,7 +34,7 @@ from tinygpu.spaces.build import build_space
 H100 = device("h100")
 POINT = {
     "schedule": "single", "store": "direct", "bm": 64, "bn": 16, "bk": 32, "stages": 2, "cluster_m": 1, "cluster_n": 1,
-    "raster": 1, "split_k": 1, "stream_k": 1, "swizzle": 32, "swizzle_c": 32, "vr": 1,
+    "raster": 1, "split_k": 1, "stream_k": 1, "swizzle": 32, "swizzle_c": 32, "piece": 16, "outs": 1, "vr": 1,
 }  # fmt: skip
 
 

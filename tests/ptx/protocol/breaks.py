@@ -98,8 +98,12 @@ def _wrong(step: sync.Step, within: tuple[sync.Step, ...]) -> Iterator[tuple[str
                 yield "a release of the own CTA only", (replace(step, ctas=1, axes=()),)
         case sync.WaitGroup("cp.async", None):
             yield "a missing wait for copies", ()
-        case sync.WaitGroup("cp.async.bulk") if inside:
+        case sync.WaitGroup("cp.async.bulk", pending, slots=slots) if inside:
             yield "a missing wait for copies", ()
+            if slots and pending is not None:
+                yield "a group too few waited for", (replace(step, pending=pending + 1),)
+        case sync.Touch(_, int(slot), "write") if within and any(isinstance(s, sync.Turn) for s in within[-1].body):
+            yield "a neighbour's slot is written", (replace(step, slot=slot + 1),)
         case sync.Meet() if not _of_fix_up(step, within):
             yield "a missing barrier", ()
         case sync.MeetCluster() if not within and step.aligned:

@@ -192,7 +192,7 @@ def protocol(machine: type[Machine], sizes: tuple[int, ...], of: Mapping[str, An
 
 HOPPER: dict[str, Any] = {
     "schedule": "single", "store": "direct", "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1, "cluster_n": 1, "raster": 1,
-    "split_k": 1, "stream_k": 0, "swizzle": 32, "swizzle_c": 32, "vr": 1, "stages": 2,
+    "split_k": 1, "stream_k": 0, "swizzle": 32, "swizzle_c": 32, "piece": 16, "outs": 1, "vr": 1, "stages": 2,
 }  # fmt: skip
 SKINNY: dict[str, Any] = {"bm": 8, "bn": 64, "bk": 64, "split_k": 1, "swizzle": 64, "stages": 2}
 ATTENTION: dict[str, Any] = {"groups": 2, "bn": 64, "stages": 2, "columns": 64, "swizzle": 128}
@@ -202,7 +202,7 @@ AMPERE: dict[str, Any] = {
     "bm": 32, "bn": 32, "bk": 32, "warps_m": 2, "warps_n": 1, "raster": 1, "stages": 3,
 }  # fmt: skip
 BLACKWELL: dict[str, Any] = {
-    "bn": 64, "bk": 32, "stages": 3, "tiles": 2, "cluster_m": 1, "cluster_n": 1, "raster": 1, "piece": 32,
+    "bn": 64, "bk": 32, "stages": 3, "tiles": 2, "cluster_m": 1, "cluster_n": 1, "raster": 1, "piece": 32, "outs": 2,
     "swizzle": 64, "swizzle_c": 64, "vc": 8, "store": "staged",
 }  # fmt: skip
 
@@ -240,7 +240,7 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "hopper": (MatmulHopper, SMALL, HOPPER),
     "hopper, deep": (MatmulHopper, SMALL, HOPPER | {"stages": 7}),
     "hopper, stmatrix": (MatmulHopper, SMALL, HOPPER | {"store": "stmatrix"}),
-    "hopper, staged": (MatmulHopper, SMALL, HOPPER | {"store": "staged", "cluster_n": 2}),
+    "hopper, staged": (MatmulHopper, SMALL, HOPPER | {"store": "staged", "cluster_n": 2, "outs": 2}),
     "hopper, split-K": (MatmulHopper, SMALL, HOPPER | {"split_k": 3, "cluster_m": 2}),
     "hopper, stream-K": (MatmulHopper, SMALL, HOPPER | {"stream_k": 1, "cluster_m": 2}),
     "hopper, cooperative": (
@@ -282,6 +282,15 @@ SMALL_ONES: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "ring in a ring": (RingInRing, (40, 256), {"stages": 2}),
     "two rings": (ring_machines.TwoRings, (12, 72), {"stages": 3, "again": 2}),
     "parts of slots": (ring_machines.PartOfSlot, (12, 120, 32), {"stages": 3}),
+    **{
+        f"slots in turn, {rounds}, {way}": (
+            ring_machines.SlotsInTurn, (44, 136), {"stages": 2, "pieces": pieces, "rounds": rounds, "way": way}
+        )
+        for rounds, way, pieces in (
+            ("unrolled", "bulk", 2), ("unrolled", "threads", 3), ("loop", "bulk", 3), ("branch", "threads", 2),
+            ("branch", "bulk", 2), ("loop", "threads", 2),
+        )
+    },
     "slots again": (ring_machines.SlotsAgain, (12, 72), {}),
     "one slot": (rare_machines.OneSlot, tuple(rare_machines.MACHINES[rare_machines.OneSlot].values()), {}),
 }

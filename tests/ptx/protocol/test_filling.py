@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import z3
 from breaks import breaks
-from structures import PROOFS, protocol, structure
+from structures import PROOFS, STRUCTURES, protocol, structure
 
 from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
@@ -30,6 +30,7 @@ from tinygpu.spaces.build import build_space
 
 COPIED = "ampere, 3 stages"
 STORED = "ampere, through registers"
+IN_TURN = [name for name in STRUCTURES if name.startswith("slots in turn")]
 
 
 def own(of: sync.Protocol) -> tuple[sync.Ring, ...]:
@@ -57,11 +58,11 @@ def is_proved(of: Family) -> bool:
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", [COPIED, STORED, "parts of slots"])
+@pytest.mark.parametrize("name", [COPIED, STORED, "parts of slots", *IN_TURN])
 @pytest.mark.end_to_end
 def test_lowering_writes_one_text_for_all_stages(name: str) -> None:
     """So that what is proved of one number of stages is said of the text that any other number has."""
-    sizes = {"parts of slots": (2, 3)}.get(name, (2, 3, 4, 5))
+    sizes = {"parts of slots": (2, 3), **dict.fromkeys(IN_TURN, (2, 3, 4))}.get(name, (2, 3, 4, 5))
     found = [families(structure(name, stages=stages)) for stages in sizes]
     assert found[0]
     assert all(other == found[0] for other in found)
@@ -69,7 +70,7 @@ def test_lowering_writes_one_text_for_all_stages(name: str) -> None:
 
 
 @pytest.mark.parametrize("stages", [3, 2, 4, 6])
-@pytest.mark.parametrize("name", [COPIED, STORED, "ampere, staged"])
+@pytest.mark.parametrize("name", [COPIED, STORED, "ampere, staged", *IN_TURN])
 @pytest.mark.sampled(12)
 @pytest.mark.end_to_end
 def test_what_is_broken_is_never_proved(name: str, stages: int) -> None:
@@ -116,7 +117,7 @@ def test_a_broken_pipeline_within_a_role_is_refuted_with_its_round(kind: str, nu
     assert str(certify(broken.protocol, PROOFS)).splitlines()[0] == sentence
 
 
-@pytest.mark.parametrize("name", [COPIED, STORED, "hopper, staged", "two rings"])
+@pytest.mark.parametrize("name", [COPIED, STORED, "hopper, staged", "two rings", *IN_TURN[:2]])
 @pytest.mark.sampled(2)
 def test_what_is_assumed_of_a_pipeline_within_a_role_can_be(name: str) -> None:
     """Without what it is to show, each question has an answer: so that nothing is shown of what cannot be."""
