@@ -86,6 +86,7 @@ _BINARY: Mapping[str, Callable[[Values, Values], Values]] = {
     "add.u32": _wrapped(lambda a, b: a + b),
     "sub.u32": _wrapped(lambda a, b: a - b),
     "mul.lo.u32": _wrapped(lambda a, b: a * b),
+    "mul.hi.u32": lambda a, b: ((a & _M32) * (b & _M32)) >> np.uint64(32),
     "div.u32": _wrapped(lambda a, b: a // b),
     "rem.u32": _wrapped(lambda a, b: a % b),
     "min.u32": _wrapped(np.minimum),
@@ -100,6 +101,7 @@ _BINARY: Mapping[str, Callable[[Values, Values], Values]] = {
     "shl.b64": lambda a, b: a << b,
     "setp.lt.u32": lambda a, b: ((a & _M32) < (b & _M32)).astype(np.uint64),
     "setp.gt.u32": lambda a, b: ((a & _M32) > (b & _M32)).astype(np.uint64),
+    "setp.ge.u32": lambda a, b: ((a & _M32) >= (b & _M32)).astype(np.uint64),
     "and.pred": lambda a, b: a & b,
 }
 
