@@ -223,9 +223,6 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     ),
     # those in clusters have too many states to tell what breaks; that they are proved, random candidates show
     "blackwell, staged": (MatmulBlackwell, SMALL, BLACKWELL),
-    "blackwell, launch control": (
-        MatmulBlackwell, SMALL, BLACKWELL | {"ctas": "one", "split_k": 1, "stream_k": 0, "launch_control": 1},
-    ),
     "skinny blackwell, split-K": (
         MatmulSkinnyBlackwell, (13, 304, 320),
         {"bm": 16, "bk": 32, "stages": 3, "tiles": 1, "split_k": 3, "swizzle": 32},

@@ -12,6 +12,7 @@ from breaks import breaks
 from structures import PROOFS, protocol
 from taking_over import Handed
 
+from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.protocol.asking import parts
 from tinygpu.ptx.protocol.certificate import certify
@@ -66,6 +67,30 @@ def test_answers_are_proved_as_a_ring_for_all_that_hear_them(down: int) -> None:
     assert found.proved, str(found)
     assert [ring.what for ring in found.rings] == ["ring of x", "launch control of answers"]
     assert all(ring.asked for ring in found.rings)
+
+
+# Of the shipped machine: alone and in pairs, in clusters, with slices, and stages that tiles end in the middle of.
+BLACKWELL: dict[str, Any] = {
+    "bn": 64, "bk": 32, "tiles": 2, "raster": 2, "piece": 32, "swizzle": 64, "vc": 8, "stream_k": 0,
+    "launch_control": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("store", [{"store": "staged", "swizzle_c": 64}, {"store": "direct", "swizzle_c": 32}])
+@pytest.mark.parametrize(
+    ("ctas", "across_m", "across_n"), [("one", 1, 1), ("one", 2, 2), ("pairs", 2, 1), ("pairs", 4, 2)]
+)
+@pytest.mark.parametrize(("split", "stages"), [(1, 3), (3, 4)])
+@pytest.mark.sampled(4)
+def test_answers_of_the_shipped_machine_are_proved(
+    store: dict[str, Any], ctas: str, across_m: int, across_n: int, split: int, stages: int
+) -> None:
+    point = BLACKWELL | store | {
+        "ctas": ctas, "cluster_m": across_m, "cluster_n": across_n, "split_k": split, "stages": stages,
+    }  # fmt: skip
+    found = certify(protocol(MatmulBlackwell, (4096, 4096, 320), point, on="b200"), PROOFS)
+    assert found.proved, str(found)
+    assert found.rings[-1].what == "launch control of answers"
 
 
 @pytest.mark.parametrize("down", [1, 2])
