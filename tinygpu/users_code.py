@@ -18,6 +18,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
+from tinygpu.habits import hint
+
 # The standard library and what pip installed: never where a mistake of the user's is.
 LIBRARIES = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
 _PLACE = re.compile(r"\.py:\d+")
@@ -62,7 +64,8 @@ def said(error: Exception) -> str:
         line = f": {error.text.strip()}" if error.text else ""
         return f"{_name(error.filename)}:{error.lineno}: {error.msg}{line}"
     kind = type(error).__name__
-    return f"{where(error)}{kind}: {error}" if str(error) else f"{where(error)}{kind}"
+    here = f"; {known}" if (known := hint(str(error))) else ""
+    return f"{where(error)}{kind}: {error}{here}" if str(error) else f"{where(error)}{kind}"
 
 
 def where(error: BaseException) -> str:

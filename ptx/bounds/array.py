@@ -127,7 +127,8 @@ class Enclosed(NDArrayOperatorsMixin):
         if to.kind in "iub":
             if not held.exact:
                 raise CannotBound(f"makes {to} of values that are rounded")
-            return self._made(exactly(held.value.astype(to).astype(np.int64 if to.kind != "b" else to)))
+            kept = to.kind == "b" or to == np.uint32  # who asks for u32 counts modulo 2^32, as hashes do
+            return self._made(exactly(held.value.astype(to).astype(to if kept else np.int64)))
         if to.itemsize < 4 and held.whole:  # beyond what the type holds they are rounded, and known all the same
             return self._made(exactly(_rounded(held.value, to), marks=held.marks))
         if to.itemsize >= 4:

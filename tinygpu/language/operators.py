@@ -83,6 +83,18 @@ class Operators:
     def __itruediv__(self, other: Any) -> Any:
         return operate("/", self, other, into=self)
 
+    def __floordiv__(self, other: Any) -> Any:
+        return operate("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return operate("//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return operate("%", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return operate("%", other, self)
+
     def __pow__(self, other: Any) -> Any:
         if isinstance(other, int) and 2 <= other <= MOST_FACTORS:
             square = operate("*", self, self)

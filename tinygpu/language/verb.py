@@ -88,6 +88,8 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
+# What is right where elements of a tile were to say where a window begins.
+_ROWS = "; where each element of a tile names a row, a window is taken of tensor.rows(tile)"
 # What is right where a verb makes a tile of its own, and a tile that is there was meant.
 _INTO = "; what it gives goes into a tile that is there by tile += ..., or by into= of p.apply, p.cast or p.where"
 
@@ -134,13 +136,15 @@ def _check(said: str, parameter: inspect.Parameter, kind: Kind, value: Any) -> N
         if not kind.holds(one):
             objects = isinstance(one, bool) and kind is TILE
             why = "; == and != compare tiles as objects, equal(x, y) and not_equal(x, y) their elements" * objects
+            if isinstance(one, Tile) or (isinstance(one, tuple | list) and any(isinstance(o, Tile) for o in one)):
+                why = _ROWS * (kind.said.startswith("a tuple of numbers") or kind is OPERAND)
             raise DeclarationError(f"{said}: {parameter.name} must be {kind.said}, not {_shown(one)}{why}")
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_shown, value))}{',' * (len(value) == 1)})"
-    return str(value) if isinstance(value, Expr | Named) else repr(value)
+    return str(value) if isinstance(value, Expr | Named | Tile) else repr(value)
 
 
 def _takes(signature: inspect.Signature) -> str:

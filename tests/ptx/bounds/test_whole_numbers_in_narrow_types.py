@@ -1,5 +1,7 @@
 """Whole numbers that a reference rounds to a narrower type are those of NumPy, and known exactly."""
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -16,3 +18,16 @@ def test_whole_numbers_are_rounded_as_numpy_rounds_them(to: type) -> None:
     found = Enclosed(exactly(values.astype(np.float64)), Rounding(True)).astype(to).enclosure
     assert found.exact
     assert (found.value == values.astype(to).astype(np.float64)).all()
+
+
+def test_u32_counts_modulo_two_to_the_32_as_numpy_does() -> None:
+    values = np.array([0, 1, 3, 64, 2**31, 2**32 - 1, 12345678901], dtype=np.int64)
+    held = Enclosed(exactly(values), Rounding(True))
+
+    def hashed(x: Any) -> Any:
+        x = x.astype(np.uint32)
+        return ((x ^ (x >> np.uint32(16))) * np.uint32(0x45D9F3B)) % np.uint32(37)
+
+    assert np.array_equal(hashed(held).enclosure.value, hashed(values))
+    assert hashed(held).enclosure.exact
+    assert np.array_equal((held.astype(np.int32) * 3).enclosure.value, values.astype(np.int32).astype(np.int64) * 3)

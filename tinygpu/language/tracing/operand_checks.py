@@ -37,6 +37,9 @@ from tinygpu.users_code import answer
 
 WARPGROUP_THREADS = 128
 
+# Characters of a partition that a sentence shows.
+MOST_SHOWN = 240
+
 
 @dataclass(slots=True, eq=False)
 class OperandChecks(BlockChecks):
@@ -313,7 +316,7 @@ class OperandChecks(BlockChecks):
         for axis, (a, b) in enumerate(zip(mine.shape, wanted.shape, strict=True)):
             if a.same(1) and not b.same(1):
                 wanted = wanted.reduced(axis)
-        apart = sentence or f"{name} combines tiles that are held by other threads: {mine} and {wanted}"
+        apart = sentence or f"{name} combines tiles that are held by other threads: {_shown(mine)} and {_shown(wanted)}"
         sentence = sentence or f"each thread holds the values of {operand.name} that {name} combines with its own"
         digits = mine.threads.steps, wanted.threads.steps
         if len(digits[0]) != len(digits[1]):  # axes that were split and merged leave digits that are one together
@@ -334,6 +337,12 @@ def multiples(numbers: Iterable[Expr], unit: Operand) -> list[Expr]:
     """The conditions under which all of these are multiples of a unit, but for those that hold anyway."""
     magnitudes = [expr(0) - s if s.sympy.could_extract_minus_sign() else s for s in numbers]
     return [m % unit == 0 for m in magnitudes if not (m % unit).same(0)]
+
+
+def _shown(partition: Partition) -> str:
+    """A partition as a sentence has room for it: where parameters decide every digit, its beginning."""
+    text = str(partition)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} ..."
 
 
 def _one_digit(mine: Digit, other: Digit) -> bool:

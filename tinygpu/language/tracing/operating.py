@@ -31,6 +31,7 @@ _EXAMPLES = {
     ("where", 3): "Select", ("move", 1): "Mov",
 }  # fmt: skip
 _BITS = ("&", "|", "^", "~", "<<", ">>")  # of elements as they are
+_DIVIDED = ("/", "//", "%")  # what no instruction that ships does with integers
 
 
 @dataclass(slots=True, eq=False)
@@ -166,6 +167,11 @@ class Operating(Computing):
                 'type the machine computes, as compute = "f32"'
             )
         kind = kinds[-1] if sign == "where" else kinds[0]
+        if sign in _DIVIDED and (sign != "/" or kind in ("s32", "u32")):
+            return self.fail(
+                f"{said} is of {kind}, and no instruction that ships has the sign {sign!r} for that; >> and & divide "
+                "by powers of two, p.cast and floor go by way of f32, and an Elementwise of your own may have the sign"
+            )
         if sign in COMPARISONS:
             one = f'isa.Compare("{kind}", "{sign}")'
         else:
@@ -186,7 +192,9 @@ class Operating(Computing):
                 )
             if isinstance(o, bool) or not isinstance(o, (Tile, n.ScalarArgument, Expr, int, float)):
                 said = as_written(sign, operands)
-                raise self.fail(f"{said}: operands are tiles, scalars, dims and numbers, not {o!r}")
+                objects = isinstance(o, bool) and sign == "where"
+                why = "; == compares tiles as objects, equal(x, y) their elements" * objects
+                raise self.fail(f"{said}: operands are tiles, scalars, dims and numbers, not {o!r}{why}")
 
     def _computed(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """The operands in the type in which the machine computes, those that are narrower."""
