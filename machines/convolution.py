@@ -4,7 +4,8 @@ A tile of the result is a rectangle of pixels by some output channels. For one t
 needs are a window with steps, which begins where stride, dilation and padding say, and is zero beyond the image: as a
 matrix of pixels by channels it is one stage of a ring, and nothing is ever unfolded in memory. Searched are the
 rectangle, the tile of channels, who multiplies what, the depth of the ring and the vectors that move. Filters of
-single channels multiply in f32 what lies in registers; there, neighbouring pixels find each other's reads in L1.
+single channels multiply in f32 what lies in registers; there, neighbouring pixels find each other's reads in L1, and
+how many taps are under way together is searched: few pixels wait for each of them in turn otherwise.
 """
 
 from __future__ import annotations
@@ -120,6 +121,8 @@ class DepthwiseConvolution(Images):
 
     bh, bw, bc = Param(1, 2, 4, 8), Param(4, 8, 16, 32), Param(8, 16, 32, 64, 128)
     warps, vector, across = Param(1, 2, 4, 8), Param(1, 2, 4, 8), AccessPattern()
+    down, along = Param(1, 2, 3, 5, 7), Param(1, 2, 3, 4, 5, 7)  # taps that are under way together
+    divided = Require((Images.r % down == 0) & (Images.s % along == 0), "a filter is whole blocks of such taps")
     ld, ld_f, st = isa.LdGlobal(vector), isa.LdGlobalReadOnly(vector), isa.StGlobal(vector)
     arithmetic, compute, contract = isa.arithmetic("f32"), "f32", True
 
@@ -130,7 +133,12 @@ class DepthwiseConvolution(Images):
         grid = p.grid((self.n, 1), (self.p, self.bh), (self.q, self.bw), (self.c, bc))
         with grid as (z, i, j, o), p.role("all", warps=self.warps):
             total = p.full(who, "f32")
-            with p.loops((self.r, 1), (self.s, 1)) as (r, s):
+            with (
+                p.loops((self.r, self.down), (self.s, self.along)) as (first_r, first_s),
+                p.unroll(self.down) as a,
+                p.unroll(self.along) as b,
+            ):
+                r, s = first_r + a, first_s + b
                 x = p.load(self.ld, self.window((z, i, j), (r, s), o, (*pixels, bc)), who)
                 total += x * p.load(self.ld_f, self.f.at(r, s).row(o, bc), who.along(1))
             p.store(self.st, self.y.tile(z, i, j, o, shape=(1, *pixels, bc)).as_matrix(), total)

@@ -30,6 +30,7 @@ from tinygpu.language import (
     integers,
     log,
     maximum,
+    minimum,
     normal,
     shifted,
 )
@@ -47,7 +48,7 @@ class CrossEntropy(Machine):
     loss, logsum = Output("f32", m), Output("f32", m)
 
     warps, across = Param(1, 2, 4, 8, 16), Param(8, 16, 32, 64, 128, 256, 512)
-    vector, step = Param(1, 2, 4, 8), Param(1, 2, 4, 8)
+    vector, step = Param(1, 2, 4, 8), Param(1, 2, 4, 8, 16)
     reads = Choice("the row", "in rounds")  # of a row in registers the largest comes first, all of it under way
     ld, st, ld_target = isa.LdGlobal(vector), isa.StGlobal(1), isa.LdGlobalReadOnly(1)
     exchange, arithmetic = isa.Exchange("shuffles", "pairs"), isa.arithmetic("f32", approximate=True)
@@ -66,18 +67,28 @@ class CrossEntropy(Machine):
     def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         apart = (shape[1] // self.vector, self.vector)  # neighbours of one load: they share a largest and a sum
-        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
+        part = (shape[0], self.across * self.vector * minimum(self.step, 2))  # takes few registers beside the row's
+        who, of_part = (
+            blocked(s, threads=32 * self.warps, vector=self.vector, across=self.across) for s in (shape, part)
+        )
         across, cut = {"axis": 1, "by": self.exchange, "cluster": 1}, (self.ctas * shape[1], shape[1])
         with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, first), p.role("all", warps=self.warps):
-            target = p.load(self.ld_target, self.target.column(i, shape[0]), who.along(0))
             if self.reads == "the row":
+                target = p.load(self.ld_target, self.target.column(i, shape[0]), of_part.along(0))
                 x = p.cast(p.load(self.ld, self.x.tile(i, first, shape=shape), who, fill=-math.inf), "f32")
-                here = p.where(equal(p.index(who.along(1), 1) + first, target), x, 0.0)
-                found = p.reduce(self.plus, here, **across)
-                most = p.reduce(self.larger, x, **across)
-                total = p.reduce(self.plus, exp(x - most), **across)
+                tops, right = p.full(of_part, "f32", -math.inf), p.full(of_part, "f32")
+                with p.unroll(shape[1], step=part[1]) as c:
+                    piece, place = x.window((0, c), part), p.index(of_part.along(1), 1) + (first + c)
+                    p.apply(self.larger, tops, piece, into=tops)
+                    right += p.where(equal(place, target), piece, 0.0)
+                found = p.reduce(self.plus, right, **across)
+                most, sums = p.reduce(self.larger, tops, **across), p.full(of_part, "f32")
+                with p.unroll(shape[1], step=part[1]) as c:
+                    sums += exp(x.window((0, c), part) - most)
+                total = p.reduce(self.plus, sums, **across)
                 self.left(p, (i, first), shape[0], most, log(total), found)
                 return
+            target = p.load(self.ld_target, self.target.column(i, shape[0]), who.along(0))
             right = p.full(who, "f32")
             shared: Any = right.split(1, apart).partition
             top, total = p.full(shared.reduced(2), "f32", LOWEST), p.full(shared.reduced(2), "f32")

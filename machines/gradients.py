@@ -2,7 +2,7 @@
 
 What a row's gradient needs is a sum over the row or two, and then every element by itself. Rows stay in registers of
 those who hold them, a few lanes or a whole CTA (up to 8192 elements), so that everything is read once and written once;
-of softmax a cluster may hold a row.
+of softmax a cluster may hold a row, and rows that leave no room for a second CTA are read twice, while they are in L2.
 Weights of a norm are shared by all rows: a CTA adds up its own rows in registers, and memory adds up the CTAs, in any
 order, on top of what is there (gradients accumulate). Searched are who holds a row, how many rows a CTA takes (more of
 them leave fewer sums to memory, and fill fewer SMs), and whether the next rows come to shared memory meanwhile.
@@ -71,7 +71,9 @@ class SoftmaxBackward(Rows):
     dy, dx = Input(ALIKE, Rows.m, Rows.n, follows=y), Output(ALIKE, Rows.m, Rows.n, follows=y)
     logarithm = Option(False, True)
     ctas = Param(1, 2, 4, 8)  # of a cluster, that share a row
-    whole = Require(Rows.n <= ctas * Rows.across * Rows.vector * Rows.step, "a row fits into a cluster's tiles")
+    reads = Choice("once", "twice")
+    fits: Any = Rows.n <= ctas * Rows.across * Rows.vector * Rows.step
+    whole = Require(fits, "a row fits into a cluster's tiles", only=(reads, "once"))
     full = Require(
         (ctas == 1) | (Rows.across == 32 * Rows.warps), "only whole CTAs share a row", kind="dominance",
         why="CTAs that have rows of their own need not meet",
@@ -79,12 +81,30 @@ class SoftmaxBackward(Rows):
 
     def program(self, p: Tracer) -> None:
         shape, who = self.held()
-        across, cut = {"axis": 1, "by": self.exchange, "cluster": 1}, (self.n, shape[1])
-        with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, j), p.role("all", warps=self.warps):
-            y, dy = (p.cast(p.load(self.ld, t.tile(i, j, shape=shape), who), "f32") for t in (self.y, self.dy))
-            total = p.reduce(self.plus, dy if self.logarithm else dy * y, **across)
-            dx = dy - exp(y) * total if self.logarithm else y * (dy - total)
-            p.store(self.st, self.dx.tile(i, j, shape=shape), dx)
+        across, beside = {"axis": 1, "by": self.exchange, "cluster": 1}, self.ctas * shape[1]
+        cut = (self.n if self.reads == "once" else beside, shape[1])
+        with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, first), p.role("all", warps=self.warps):
+            if self.reads == "once":
+                y, dy = (self.loaded(p, of, i, first) for of in (self.y, self.dy))
+                total = p.reduce(self.plus, dy if self.logarithm else dy * y, **across)
+                self.leave(p, i, first, y, dy, total)
+                return
+            sums = p.full(who, "f32")
+            with p.loop(self.n, step=beside) as j:
+                dy = self.loaded(p, self.dy, i, first + j)
+                sums += dy if self.logarithm else dy * self.loaded(p, self.y, i, first + j)
+            total = p.reduce(self.plus, sums, **across)
+            with p.loop(self.n, step=beside) as j:
+                y, dy = (self.loaded(p, of, i, first + j) for of in (self.y, self.dy))
+                self.leave(p, i, first + j, y, dy, total)
+
+    def loaded(self, p: Tracer, of: Any, i: Any, j: Any) -> Any:
+        shape, who = self.held()
+        return p.cast(p.load(self.ld, of.tile(i, j, shape=shape), who), "f32")
+
+    def leave(self, p: Tracer, i: Any, j: Any, y: Any, dy: Any, total: Any) -> None:
+        dx = dy - exp(y) * total if self.logarithm else y * (dy - total)
+        p.store(self.st, self.dx.tile(i, j, shape=dx.shape), dx)
 
     @staticmethod
     def reference(y: Any, dy: Any, logarithm: bool) -> Any:
@@ -136,9 +156,9 @@ class NormBackward(Rows):
         rows, kinds = shape[0] * self.rounds, {"x": self.x.dtype, "dy": self.dy.dtype}
         if self.ahead == "no rows":
             with p.grid((self.m, rows)) as (i,), p.role("all", warps=self.warps):
-                sums = self.sums(p, who)
+                w, sums = self.weights(p), self.sums(p, who)
                 with p.loop(rows, step=shape[0]) as r:
-                    self.row(p, i + r, self.rows(p, i + r, shape, who, self.x, self.dy), sums)
+                    self.row(p, i + r, self.rows(p, i + r, shape, who, self.x, self.dy), w, sums)
                 self.left(p, sums)
             return
         ring = p.pipeline("ring", self.stages, **{name: p.smem(kind, shape) for name, kind in kinds.items()})
@@ -146,16 +166,21 @@ class NormBackward(Rows):
             with p.loop(rows, step=shape[0]) as r, ahead.produce() as s:
                 p.copy(self.copy, self.x.tile(i + r, 0, shape=shape), s.x, who)
                 p.copy(self.copy, self.dy.tile(i + r, 0, shape=shape), s.dy, who)
-            sums = self.sums(p, who)
+            w, sums = self.weights(p), self.sums(p, who)
             with p.loop(rows, step=shape[0]) as r, ahead.consume() as s:
-                self.row(p, i + r, [p.cast(p.load(self.ld_row, t, who), "f32") for t in (s.x, s.dy)], sums)
+                self.row(p, i + r, [p.cast(p.load(self.ld_row, t, who), "f32") for t in (s.x, s.dy)], w, sums)
             self.left(p, sums)
+
+    def weights(self, p: Tracer) -> Any:
+        """Those of the threads' columns, which all rows of the CTA share."""
+        shape, who = self.held()
+        return p.load(self.ld, self.w.row(0, shape[1]), who.along(1))
 
     def sums(self, p: Tracer, who: Any) -> list[Any]:
         """What the CTA adds up of dw, and of dshift."""
         return [p.full(who, "f32") for _ in range(2 if self.centred else 1)]
 
-    def row(self, p: Tracer, at: Any, held: list[Any], sums: list[Any]) -> None:
+    def row(self, p: Tracer, at: Any, held: list[Any], w: Any, sums: list[Any]) -> None:
         """dx of the rows at a place."""
         (shape, who), (x, dy) = self.held(), held
         if self.centred:
@@ -165,7 +190,7 @@ class NormBackward(Rows):
         x = x * scale
         for mine, more in zip(sums, (dy * x, dy), strict=False):
             p.apply(self.plus, mine, more, into=mine)
-        g = dy * p.load(self.ld, self.w.row(0, shape[1]), who.along(1))  # rows find it in L1
+        g = dy * w
         rest = g - x * (self.total(p, g * x) / self.n)
         if self.centred:
             rest = rest - self.total(p, g) / self.n

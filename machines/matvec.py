@@ -3,8 +3,8 @@
 Nothing but the weights takes time, so that they stay as narrow as they are until they lie in registers: a thread
 loads 16 bytes of s8, e4m3 or s4, unpacks all values of each register at once, and multiplies in f32. Lanes, or whole
 warps, lie side by side along a row and meet at its end; CTAs may share rows, where there are fewer rows than SMs have
-room for, and meet in memory or as a cluster. Searched are the width of the loads, who lies along a row, how many rows
-each has, how many CTAs share them, and how.
+room for, and meet in memory or as a cluster. Searched are the width of the loads, how many are under way at a time, who
+lies along a row, how many rows each has, how many CTAs share them, and how.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Matvec(Machine):
 
     warps, across = Param(1, 2, 4, 8), Param(8, 16, 32, 64, 128, 256)
     vector, rows, split_k = Param(1, 2, 4, 8, 16, 32), Param(1, 2, 4), Param(1, 2, 4, 8)
+    loads = Param(1, 2, 4)  # loads of a row that are under way at a time
     ld, ld_x, st = isa.LdGlobal(vector), isa.LdGlobal(minimum(vector, 4)), isa.StGlobal(1)
     ld_scale = isa.LdGlobalReadOnly(1)
     leave, take, exchange = isa.StGlobal(1), isa.LdGlobal(1), isa.Exchange("shuffles", "pairs")
@@ -54,7 +55,7 @@ class Matvec(Machine):
         why="one CTA alone does the same in the other way, without waiting for a cluster",
     )  # fmt: skip
     shared = Require(
-        (split_k == 1) | ((m * across <= 2048 * symbol("device.sm_count")) & (split_k * across * vector <= k)),
+        (split_k == 1) | ((m * across <= 2048 * symbol("device.sm_count")) & (split_k * across * vector * loads <= k)),
         "CTAs share rows only where those do not fill the device, and each has rounds of its own", kind="dominance",
         why="the fix-up passes through L2 once more, which costs more than it brings where every SM has rows",
     )  # fmt: skip
@@ -64,18 +65,21 @@ class Matvec(Machine):
         return name != "scales" or bool(options["scaled"])
 
     def program(self, p: Tracer) -> None:
-        threads, step = 32 * self.warps, self.across * self.vector
-        shape = (threads // self.across * self.rows, step)
-        who = blocked(shape, threads=threads, vector=self.vector, across=self.across)
+        threads, beside = 32 * self.warps, self.across * self.vector
+        step = beside * self.loads
+        shape, part = ((threads // self.across * self.rows, columns) for columns in (step, beside))
+        who, of_part = (blocked(s, threads=threads, vector=self.vector, across=self.across) for s in (shape, part))
         cluster, apart = self.meet == "in a cluster", self.split_k * step
         cut = {"cluster": (1, self.split_k)} if cluster else {"slices": self.split_k}
         grid = p.grid((self.m, shape[0]), *([(apart, step)] if cluster else []), **cut)
         with grid as (i, *column), p.role("all", warps=self.warps):
-            total = p.full(who, "f32")
+            total = p.full(of_part, "f32")
             first: Any = column[0] if cluster else 0
             with p.loop(self.k, step=apart if cluster else step, divided=not cluster) as kk:
-                x = p.load(self.ld_x, self.x.row(first + kk, step), who.along(1))
-                total += p.load(self.ld, self.w.tile(i, first + kk, shape=shape), who) * x
+                w = p.load(self.ld, self.w.tile(i, first + kk, shape=shape), who)
+                with p.unroll(step, step=beside) as c:
+                    x = p.load(self.ld_x, self.x.row(first + kk + c, beside), of_part.along(1))
+                    total += w.window((0, c), part) * x
             own = p.reduce(self.plus, total, axis=1, by=self.exchange, cluster=1 if cluster else None)
             meeting: Any = p.when(first < 1) if cluster else p.fix_up(self.plus, self.leave, self.take, own)
             with meeting as found:

@@ -310,15 +310,17 @@ def filling_rows(name: str, on: Sequence[str], missed: list[Missed], bound: list
 
 def small_rows(name: str, on: Sequence[str], missed: list[Missed]) -> Iterator[str]:
     machine = shipped(name)
-    for problem in small(name, machine):
-        for gpu_name in on:
-            found = figures(machine, problem, device(gpu_name))
-            if found is None or not found.memory_bound:
-                continue
+    asked = [(problem, gpu_name) for problem in small(name, machine) for gpu_name in on]
+    best = [(*of, figures(machine, of[0], device(of[1]))) for of in asked]
+    takes = {gpu_name for _, gpu_name, found in best if found is not None}
+    for problem, gpu_name, found in best:
+        where = f"{name}, {sizes_of(problem)}, {gpu_name}"
+        if found is None and gpu_name in takes:
+            missed.append(Missed(where, "no candidate", NONE_LEFT))
+        elif found is not None and found.memory_bound:
             p = found.prediction
             cell = mark(f"{found.over_least:.2f}", round(found.over_least, 2) <= MOST_SMALL)
             if cell.startswith("**"):
-                where = f"{name}, {sizes_of(problem)}, {gpu_name}"
                 missed.append(Missed(where, f"{cell.strip('*')} times the least", found.reason()))
             times = f"{float(p.roofline_s) * 1e6:.2f} | {float(p.seconds) * 1e6:.2f}"
             yield f"| `{name}` | {sizes_of(problem)} | {gpu_name} | {times} | {cell} | {candidate(found.point)} |"
@@ -335,6 +337,7 @@ SMALL_HEAD = (
 )
 
 
+NONE_LEFT = "the machine's constraints leave no candidate of these sizes, though they do of others"
 NO_ROWS = "Bound by arithmetic at these sizes, and left out: "
 
 

@@ -25,6 +25,7 @@ SHIPPED: Mapping[str, str] = {
     "depthwise_convolution": "tinygpu.machines.convolution:DepthwiseConvolution",
     "matvec": "tinygpu.machines.matvec:Matvec",
     "batched_matmul": "tinygpu.machines.batched_matmul:BatchedMatmul",
+    "batched_matmul_hopper": "tinygpu.machines.batched_matmul_hopper:BatchedMatmulHopper",
     "gated_matmul": "tinygpu.machines.gated_matmul:GatedMatmul",
     "grouped_matmul": "tinygpu.machines.grouped_matmul:GroupedMatmul",
     "grouped_matmul_hopper": "tinygpu.machines.grouped_matmul_hopper:GroupedMatmulHopper",

@@ -20,6 +20,7 @@ from tinygpu.cost.held import held_bytes
 from tinygpu.cost.in_steps import row_of
 from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.look_back import chained, handed_on
+from tinygpu.cost.named_rows import picked_windows
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
 from tinygpu.cost.passes import read_again
 from tinygpu.cost.useful import useful_flops
@@ -394,7 +395,9 @@ class _Counter:
                 for place, d in enumerate(t.dims):
                     if d != str(axes[index].size) and place not in picked:
                         other = other * t.size(place)
-                panels[index] = panels[index] + axes[index].extent * other * t.dtype.bits // 8
+                # nothing is read beyond the end; and of groups, the next ones read what lies beyond one's own
+                rows = minimum(axes[index].extent, ceil_div(axes[index].size, tiles[index]))
+                panels[index] = panels[index] + rows * other * t.dtype.bits // 8
             else:
                 once = once + tensor_bytes(t)
         written = sum_of(expr(t.dtype.bits) for t in self.program.tensors if t.access != "in")
@@ -454,26 +457,6 @@ def _float(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.astype(np.float64) if value.dtype.kind in "iu" else value
     return float(value) if isinstance(value, int | np.integer) else value
-
-
-def picked_windows(program: Program, t: Tensor, verb: Literal["read", "written"]) -> list[Expr]:
-    """Bytes that statements read or write of a tensor over the whole grid, where values say which rows; else none."""
-    out = []
-    tiles = expr(1)
-    for axis in program.grid.axes:
-        tiles = tiles * axis.filled
-    for place in places(program.body):
-        s, times = place.statement, tiles
-        for loop in place.loops:
-            times = times * program.rounds_of(loop)
-        combines = verb == "read" and any(getattr(i, "combines", False) for i in s.instructions)
-        touched = s.reads if verb == "read" and not combines else s.writes
-        for tile in touched:
-            if tile.tensor is not None and tile.tensor.name == t.name:
-                if tile.pick is None:
-                    return []
-                out.append(times * bytes_of(tile))
-    return out
 
 
 def picked_by_data(program: Program, t: Tensor) -> frozenset[int]:

@@ -81,6 +81,7 @@ class Chain:
     fmas          dependent f32 or integer operations
     sfus          dependent special-function operations
     global_loads  round trips to global memory
+    l2_trips      round trips to L2, to what CTAs have just left there for each other
     """
 
     barriers: Cells = 0
@@ -89,6 +90,7 @@ class Chain:
     fmas: Cells = 0
     sfus: Cells = 0
     global_loads: Cells = 0
+    l2_trips: Cells = 0
 
     def __post_init__(self) -> None:
         _refuse_negative("chain", self)

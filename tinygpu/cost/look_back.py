@@ -53,7 +53,7 @@ def looked_back(s: n.Preceding, warps: Expr) -> LookedBack:
         "smem_store_wavefronts": left * (who.groups // maximum(who.together, 1)) + tuples * words,
         "smem_load_wavefronts": left * warps + tuples * words,
     }
-    waits = {"global_loads": in_turn * TRIPS, "smem_loads": in_turn * STEPS + 2, "barriers": in_turn * 0 + 2}
+    waits = {"l2_trips": in_turn * TRIPS, "smem_loads": in_turn * STEPS + 2, "barriers": in_turn * 0 + 2}
     return LookedBack(work, waits, tuples * (LANES * merged))
 
 

@@ -27,6 +27,8 @@ from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.access import Access, boxes, tensor_pitches, vectors
 from tinygpu.program.program import BRANCH_PARTS, Program
+from tinygpu.program.together import rounds_together
+from tinygpu.program.tree import places
 from tinygpu.program.windows import window
 from tinygpu.users_code import answer, at, written_at
 
@@ -83,6 +85,8 @@ class Operations:
 
     threads   of the role whose statements are counted
     prefetch  rounds that bulk copies run ahead, found from the pipelines that they fill
+    shared    what loads ask of L2 where L1 holds what the CTA reads
+    together  how many executions of a load are under way at a time, where its rounds are written out
     """
 
     program: Program
@@ -90,8 +94,11 @@ class Operations:
     threads: Expr
     prefetch: Expr = field(default_factory=lambda: expr(0))
     shared: Mapping[n.Statement, Shared] = field(init=False)
+    together: Mapping[n.Statement, Expr] = field(init=False)
 
     def __post_init__(self) -> None:
+        loads = (place for place in places(self.program.body) if isinstance(place.statement, n.Load))
+        self.together = {place.statement: rounds_together(place) for place in loads}
         told = {"coalescing", "L1"} <= {h for h in self.heuristics if isinstance(h, str)}
         self.shared = shared_reads(self.program) if told else {}
 
@@ -129,7 +136,7 @@ class Operations:
                     if shared is not None:
                         sectors = shared.pieces(SECTOR_BYTES, ceil_div(brought, SECTOR_BYTES))
                         brought = minimum(brought, SECTOR_BYTES * sectors)
-                    tally.in_flight_bytes = tally.in_flight_bytes + brought
+                    tally.in_flight_bytes = tally.in_flight_bytes + brought * self.together.get(s, expr(1))
             case n.Store() if s.instruction.scope == "warp":
                 registers = values_of(s.value) * s.target.dtype.bits // 32
                 tally.add("smem_store_wavefronts", times * self.warps * registers)
@@ -255,7 +262,7 @@ class Operations:
             some, in_turn = way.trips  # the count among them; and the values of some pieces at a time
             more = expr(0) if in_turn.same(0) else ceil_div(in_turn, s.parts_at_once)
             counts = per_tile(ceil_div(way.waits, 2))  # each count has a barrier before and behind it
-            tally.wait("global_loads", per_tile(some + more) - counts + ceil_div(counts, s.pieces))
+            tally.wait("l2_trips", per_tile(some + more) - counts + ceil_div(counts, s.pieces))
 
     def _own(self, heuristic: Heuristic, s: n.Statement, tally: Tally, times: Expr) -> None:
         """Adds what a cost of the machine's own says of a statement."""

@@ -115,6 +115,7 @@ class Rates:
             + np.multiply(chain.fmas, d.number("lat_fma_dependent"))
             + np.multiply(chain.sfus, d.number("lat_sfu"))
             + np.multiply(chain.global_loads, memory_cycles)
+            + np.multiply(chain.l2_trips, self.l2_cycles)
         )
         return np.asarray(cycles / self.clock_hz, dtype=np.float64)
 

@@ -21,7 +21,7 @@ WORK = (
     "smem_store_wavefronts", "l1_wavefronts", "sectors_read", "sectors_written", "accesses_read", "accesses_written",
     "accesses_to_one",
 )  # fmt: skip
-WAITS = ("barriers", "smem_loads", "mmas", "fmas", "sfus", "global_loads")
+WAITS = ("barriers", "smem_loads", "mmas", "fmas", "sfus", "global_loads", "l2_trips")
 
 
 @dataclass(frozen=True, eq=False)

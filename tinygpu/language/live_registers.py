@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tinygpu.expressions import Expr, ceil_div, expr, maximum
-from tinygpu.language.memories import RMEM
+from tinygpu.language.memories import GMEM, RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import Groups, groups
 from tinygpu.program.products import products
 from tinygpu.program.program import Program
+from tinygpu.program.together import asks_ahead
 from tinygpu.program.tree import places, walk
 
 # Registers beside the tiles that a program names, for addresses, counters and predicates: at least 24 in a kernel with
@@ -106,6 +107,7 @@ class _Peaks:
                 # again
                 needed = later | (_used(s) & live.keys() if isinstance(s, n.Repeated) else frozenset())
                 held = self.fragments_of_a_round(s) if isinstance(s, n.Repeated) and s.written_out else {}
+                held = held | _loaded_ahead(s)
                 for i, inner in enumerate(s.children):
                     behind = needed.union(*[_used(o) for other in s.children[i + 1 :] for o in other.statements])
                     if inner.ahead:  # copies end behind the other bodies, and hold their registers until then
@@ -230,6 +232,20 @@ def _own_registers(ahead: n.Body) -> dict[str, Expr]:
     """Registers that the statements of a body take by themselves, each beside the others."""
     taken = enumerate(s.own_registers for s in ahead.statements)
     return {f"copy {i} into {ahead.produces}": size for i, size in taken if not size.same(0)}
+
+
+def _loaded_ahead(s: n.Statement) -> dict[str, Expr]:
+    """Registers of what other rounds of a loop load, where the loads of all come before what uses them."""
+    if not isinstance(s, n.Repeated) or not asks_ahead(s):
+        return {}
+    out: dict[str, Expr] = {}
+    for place in places((s,)):
+        if isinstance(place.statement, n.Load) and place.statement.source.memory is GMEM:
+            inner = expr(1)
+            for loop in place.loops[1:]:
+                inner = inner * loop.trips
+            out[f"load {len(out)} of {s.index}"] = tile_registers(place.statement.result) * inner * (s.trips - 1)
+    return out
 
 
 def _register_tiles(tiles: tuple[Tile, ...]) -> dict[str, Expr]:

@@ -115,13 +115,25 @@ class Program:
         """
         if not s.trips.symbols & self.indices:
             return s.trips
-        typical, axes = self._typical(), {a.index for a in self.grid.axes}
-        if not s.trips.symbols & axes or not s.trips.symbols & self.said_by_data:
-            return maximum(self._with(s.trips, typical), 1)
+        if not self._differ(s):
+            return maximum(self._with(s.trips, self._typical()), 1)
         found = expr(0)
-        for part in range(BRANCH_PARTS):
-            found = found + self._with(s.trips, {**typical, **self._tiles(part)})
+        for rounds in self._rounds_of_parts(s):
+            found = found + rounds
         return maximum((2 * found + BRANCH_PARTS) // (2 * BRANCH_PARTS), 1)
+
+    def most_rounds_of(self, s: Repeated) -> Expr:
+        """As `rounds_of`, but of the tiles that have most, where data decide that some have none."""
+        return maximum(*self._rounds_of_parts(s), 1) if self._differ(s) else self.rounds_of(s)
+
+    def _differ(self, s: Repeated) -> bool:
+        """Whether data decide how many rounds each tile has."""
+        return bool(s.trips.symbols & {a.index for a in self.grid.axes} and s.trips.symbols & self.said_by_data)
+
+    def _rounds_of_parts(self, s: Repeated) -> list[Expr]:
+        """The rounds of the tiles in the middle of equal parts of the grid."""
+        typical = self._typical()
+        return [self._with(s.trips, {**typical, **self._tiles(part)}) for part in range(BRANCH_PARTS)]
 
     def taken_of(self, s: Statement) -> Expr:
         """In how many of `BRANCH_PARTS` equal parts of its rounds a branch is taken, by the middle of each part.

@@ -289,8 +289,10 @@ class _Times:
         read_l2_s = float(self.rates.l2_s(work.sectors_read, work.accesses_read))
         written_l2_s = float(self.rates.l2_s(work.sectors_written, work.accesses_written, work.accesses_to_one))
         if read:  # the first round trip is simulated
+            loads, trips = (float(np.asarray(waits)) for waits in (chain.global_loads, chain.l2_trips))
+            first = 0 if loads else 1  # is one to L2
             chain = replace(
-                chain, global_loads=0 if asked.together else max(float(np.asarray(chain.global_loads)) - 1, 0)
+                chain, global_loads=0 if asked.together else max(loads - 1, 0), l2_trips=max(trips - first, 0)
             )
         slowed = [s * idle if unit in self.divided else s for unit, s in units.items()]
         return Stretch(

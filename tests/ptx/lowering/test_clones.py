@@ -34,7 +34,7 @@ COMMENT = re.compile(r"[ \t]*//[^\n]*")
 TARGETS = ("a100", "h100", "rtx5090")
 ONLY = {
     "matmul_hopper": ("h100",), "matmul_basic_hopper": ("h100",), "matmul_skinny": ("h100", "rtx5090"),
-    "grouped_matmul_hopper": ("h100",),
+    "grouped_matmul_hopper": ("h100",), "batched_matmul_hopper": ("h100",),
     "matmul_basic_blackwell": ("b200",), "matmul_blackwell": ("b200",), "matmul_skinny_blackwell": ("b200",),
     "matmul_blackwell_mx": ("b200",), "matmul_blackwell_nvfp4": ("b200",),
     "attention_blackwell": ("b200",), "grouped_matmul_blackwell": ("b200",),

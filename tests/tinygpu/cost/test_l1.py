@@ -175,12 +175,16 @@ def test_sectors_are_those_that_the_emulators_l1_lets_through(how: str) -> None:
         assert demand_of(space, point).total.sectors_read == whole_rounds(how, through)
 
 
-@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (3, 2)])
-def test_pixels_that_taps_of_a_filter_share_are_asked_for_once(stride: int, dilation: int) -> None:
+@pytest.mark.parametrize(
+    ("stride", "dilation", "down", "along"), [(1, 1, 1, 1), (2, 1, 1, 3), (1, 2, 3, 1), (3, 2, 3, 3)]
+)
+def test_pixels_that_taps_of_a_filter_share_are_asked_for_once(
+    stride: int, dilation: int, down: int, along: int
+) -> None:
     options = {"stride": stride, "dilation": dilation}
     problem = DepthwiseConvolution.problem(n=1, h=64, w=64, c=64, r=3, s=3, options=options)
     space = build_space(DepthwiseConvolution, problem, A100)
-    point = {"bh": 2, "bw": 8, "bc": 16, "warps": 1, "vector": 4, "across": 4}
+    point = {"bh": 2, "bw": 8, "bc": 16, "warps": 1, "vector": 4, "across": 4, "down": down, "along": along}
     rows, columns = (len({stride * i + dilation * t for i in range(size) for t in range(3)}) for size in (2, 8))
     assert demand_of(space, point).total.sectors_read == 9 * (-(-(rows * columns * 2) // 9) + 2)
     assert listed(space, point)[1] == (rows * columns + 9) * 2
@@ -196,7 +200,7 @@ def test_what_does_not_fit_asks_l2_for_every_load() -> None:
     assert held((60 << 8) + 1, 4, 4, 33 << 10, 192 << 10, 164 << 10) == 0
     problem = DepthwiseConvolution.problem(n=128, h=112, w=112, c=128, r=9, s=9)
     space = build_space(DepthwiseConvolution, problem, A100)
-    point = {"bh": 8, "bw": 32, "bc": 128, "warps": 8, "vector": 1, "across": 32}
+    point = {"bh": 8, "bw": 32, "bc": 128, "warps": 8, "vector": 1, "across": 32, "down": 1, "along": 1}
     assert demand_of(space, point).total.sectors_read == 81 * (8 * 32 * 16 + 8 * 16)
     larger = build_space(DepthwiseConvolution, problem, device("h100"))
     pixels, weights = 16 * 40 * 16, 81 * 16

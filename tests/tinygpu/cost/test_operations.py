@@ -400,7 +400,7 @@ def test_parts_of_a_tile_are_left_once_and_all_taken_by_the_last(
             "warp_instructions": warps * (vectors + parts * vectors + (parts - 1) * values),
             unit: threads * values * (parts - 1) * each,
             "barriers": 2,
-            "global_loads": 1 + -(-parts // together),
+            "l2_trips": 1 + -(-parts // together),
         }
         whole = {name: times * amount for name, amount in expected.items()}
         assert asked(s, threads=threads, times=times, program=shared) == (whole if parts > 1 else {})
@@ -437,7 +437,7 @@ def test_rounds_in_a_row_cut_one_tile_for_every_cluster(
         "warp_instructions": warps * (2 * pieces * vectors + clusters * 16),
         unit: 66 * 16 * clusters * each,
         "barriers": 2 * cut,
-        "global_loads": cut + pieces,
+        "l2_trips": cut + pieces,
     }
     per_tile = {name: 3 * stream_k * -(-amount // tiles) for name, amount in expected.items()}
     assert {name: number for name, number in found.items() if number} == {k: v for k, v in per_tile.items() if v}

@@ -18,6 +18,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "convolution": {"n": 128, "h": 56, "w": 56, "c": 256, "r": 3, "s": 3, "k": 256},
     "depthwise_convolution": {"n": 128, "h": 112, "w": 112, "c": 128, "r": 3, "s": 3},
     "batched_matmul": {"batch": 64, "m": 1024, "n": 1024, "k": 1024},
+    "batched_matmul_hopper": {"batch": 64, "m": 1024, "n": 1024, "k": 1024},
     "matmul_w4": {"m": 16, "n": 16384, "k": 16384, "group": 128},
     "grouped_matmul": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},
     "grouped_matmul_hopper": {"m": 8192, "n": 2048, "k": 4096, "experts": 16},

@@ -31,6 +31,9 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
     "attention_ampere": ("a100", (({"b": 1, "h": 1, "g": 2, "s": 40, "t": 300, "d": 64}, {"bn": 32, "stages": 2}),)),
     "attention_hopper": ("h100", (({"b": 1, "h": 1, "g": 2, "s": 70, "t": 400, "d": 64}, {"bn": 64, "stages": 2}),)),
     "batched_matmul": ("a100", (({"batch": 2, "m": 32, "n": 48, "k": 200}, {"bm": 16, "bn": 32, "bk": 32}),)),
+    "batched_matmul_hopper": (
+        "h100", (({"batch": 2, "m": 128, "n": 64, "k": 200}, {"bm": 64, "bn": 32, "bk": 32, "stages": 2}),)
+    ),
     "matmul_w4": ("a100", (({"m": 32, "n": 48, "k": 224, "group": 32}, {"bm": 16, "bn": 32, "bk": 32}),)),
     "grouped_matmul": ("a100", (({"m": 32, "n": 48, "k": 200, "experts": 3}, {"bm": 16, "bn": 32, "bk": 32}),)),
     "grouped_matmul_hopper": (
