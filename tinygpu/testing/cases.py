@@ -226,9 +226,12 @@ def meter(case: Case, bench: Workbench) -> Finding:
 
 
 def _addresses(lines: LineInfo, found: Verification) -> int:
-    """Wavefronts by which warps learn where the CTA's tensor memory begins, before the first statement."""
+    """Wavefronts that are of no statement: by which warps learn where the CTA's tensor memory begins, before the first
+    of them, and which tile is next.
+    """
     text = lines.kernel.ptx.splitlines()
-    own = (n for n in found.lines if n not in lines.lines and text[n - 1].strip().startswith("ld.shared.u32"))
+    reads = ("ld.shared.u32", "ld.shared.b128")
+    own = (n for n in found.lines if n not in lines.lines and text[n - 1].strip().startswith(reads))
     return sum(found.lines[number].wavefronts for number in own)
 
 
@@ -266,7 +269,7 @@ def refused(case: Case, bench: Workbench) -> Finding:
 def hands_over(case: Case, bench: Workbench) -> Finding:
     """What pipelines hand over is proved, of the kernel's own waits and arrivals; or explored, and nothing is wrong."""
     program = _filled(case, bench)
-    if not program.pipelines:
+    if not program.pipelines and program.grid.scheduler.answers.same(0):
         return Finding(absent="pipelines")
     try:
         made = lowered(program, case.problem, case.point or {}, solve_buffers(program, bench.solver).swizzles)
