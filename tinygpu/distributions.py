@@ -39,6 +39,7 @@ class Distribution:
     apart      of an ascending law: neighbours are at most so far apart; 0: as far as may be
     shift      up to so much, more or less, is added to all numbers along the last axis; within the ends
     condition  of definite matrices: the largest eigenvalue over the least; their product is 1
+    distinct   of integers: no two of an array are the same
     """
 
     law: Law
@@ -52,6 +53,7 @@ class Distribution:
     shift: float = 0.0
     apart: float = 0.0
     condition: float = 1.0
+    distinct: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
@@ -80,6 +82,8 @@ class Distribution:
             return self._sorted(rng, shape)
         if self.law == "definite":
             return definite(rng, shape, self.condition)
+        if self.distinct and shape:
+            return self._different(rng, shape)
         low, high = self.low + self.shift, self.high - self.shift
         match self.law:
             case "normal":
@@ -142,6 +146,22 @@ class Distribution:
             found[..., at + 1] = found[..., at]
         return found.astype(np.float64)
 
+    def _different(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Integers of which no two are the same, the two ends among them.
+
+        Raises ValueError where there are fewer of them than elements.
+        """
+        count, there = math.prod(shape), int(self.high - self.low) + 1
+        if count > there:
+            span = f"from {int(self.low):,} to {int(self.high):,}"
+            raise ValueError(f"{count:,} numbers {span} are not all different: there are {there:,}")
+        found = rng.choice(there, count, replace=False)
+        for end in (0, there - 1) if count > 1 else ():
+            if end not in found:
+                free = np.flatnonzero((found != 0) & (found != there - 1))
+                found[rng.choice(free)] = end
+        return (self.low + found.reshape(shape)).astype(np.float64)
+
     def _stepped(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Ascending integers of which neighbours are near enough: none of them, one at least, and all that may be.
 
@@ -179,6 +199,11 @@ class Distribution:
         if outside.any():
             place, found = _first(values, outside)
             return f"{place} is {found:,}, and must be a whole number {span}"
+        if self.distinct and values.ndim:
+            _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
+            if (again := counts[where].reshape(values.shape) > 1).any():
+                place, found = _first(values, again)
+                return f"{place} is {found:,}, and so is another one; no two may be the same"
         if self.law == "integers" or not values.ndim:
             return ""
         falls = np.zeros(values.shape, dtype=bool)

@@ -47,7 +47,9 @@ def input_constraints(
     """What dims must be, so that values which are declared by them exist, and their types hold them."""
     kinds = {t.name: t.dtype for t in tensors}
     for t in tensors:
-        yield from _reached(next(d for d in machine.tensor_declarations() if d.name == t.name).values, t, title)
+        values = next(d for d in machine.tensor_declarations() if d.name == t.name).values
+        yield from _reached(values, t, title)
+        yield from _different(values, t, title)
     declared = [(t.name, kinds[t.name], t.values) for t in machine.tensor_declarations() if t.name in kinds]
     declared += [(s.name, s.dtype, s.values) for s in machine.scalars(options)]
     for name, kind, values in declared:
@@ -72,6 +74,19 @@ def _reached(values: Values | None, tensor: Tensor, title: str) -> Iterator[Cons
     steps = tensor.size(tensor.rank - 1) - 1
     sentence = f"{steps} steps of {values} reach from {values.low} to {values.high}"
     yield Constraint(f"steps of {tensor.name}", high <= low + steps * apart, sentence, source=title, judge="emulator")
+
+
+def _different(values: Values | None, tensor: Tensor, title: str) -> Iterator[Constraint]:
+    """There are numbers enough for no two elements to be the same."""
+    if values is None or not values.distinct:
+        return
+    low, high, elements = _bound(values.low), _bound(values.high), expr(1)
+    for axis in range(tensor.rank):
+        elements = elements * tensor.size(axis)
+    if low is not None and high is not None:
+        sentence = f"{values} has a number for each element of {tensor.name}"
+        fits = elements <= high - low + 1
+        yield Constraint(f"numbers of {tensor.name}", fits, sentence, source=title, judge="emulator")
 
 
 def mistake_in_inputs(machine: type[DeclaresInputs]) -> str:

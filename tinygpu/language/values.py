@@ -43,6 +43,7 @@ class Values:
     shift: float = 0.0
     apart: Bound = 0
     condition: float = 1.0
+    distinct: bool = False
     mistake: str = ""
 
     def __str__(self) -> str:
@@ -68,7 +69,7 @@ class Values:
         listed = tuple(_value(n, dims) for n in self.listed)
         return Distribution(
             self.law, low, high, self.mean, self.deviation, listed, self.weights, self.ends, self.shift,
-            _value(self.apart, dims), self.condition,
+            _value(self.apart, dims), self.condition, self.distinct,
         )  # fmt: skip
 
     def expectation(self, dims: Mapping[str, int], function: Callable[[float], float] = float) -> float:
@@ -160,9 +161,13 @@ def positive(most: float = 1.0) -> Values:
     return replace(made, written=text, mistake=f"{text}: the largest is a number above 0" if wrong else "")
 
 
-def integers(low: Bound, high: Bound) -> Values:
-    """Whole numbers from `low` up to but without `high`, as Python's range: `integers(0, v)` for rows of a table."""
-    return _made("integers", "integers", low, high, half_open=True)
+def integers(low: Bound, high: Bound, *, distinct: bool = False) -> Values:
+    """Whole numbers from `low` up to but without `high`, as Python's range: `integers(0, v)` for rows of a table.
+
+    distinct  no two of a tensor are the same: a permutation, rows that are each written once
+    """
+    more = ", distinct=True" if distinct else ""
+    return replace(_made("integers", "integers", low, high, half_open=True, more=more), distinct=bool(distinct))
 
 
 def ascending(low: Bound, high: Bound, *, ends: bool = False, apart: Bound = 0) -> Values:
