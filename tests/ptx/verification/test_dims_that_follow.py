@@ -153,7 +153,7 @@ class Mirrored(Machine):
         return np.pad(x, ((pad, pad), (0, 0)), mode="reflect")
 
 
-@pytest.mark.parametrize(("h", "pad"), [(2, 1), (5, 2), (5, 4), (97, 13)])
+@pytest.mark.parametrize(("h", "pad"), [(2, 1), (5, 4), (31, 7)])
 def test_what_dims_follow_from_is_legal_in_derived_problems(h: int, pad: int) -> None:
     problem = Mirrored.problem(h=h, w=37, pad=pad)
     for rows in (1, 2):
