@@ -14,6 +14,7 @@ from taking_over import Alone, Handed, Shared
 import tinygpu as tg
 from tinygpu.devices import device
 from tinygpu.language import Machine
+from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.emulator import prepare
 from tinygpu.ptx.launching.emulated import emulate_launch
@@ -163,12 +164,33 @@ BREAKS = {
 def test_what_is_broken_in_the_answers_is_caught(kind: str) -> None:
     """Each break is in the text of a kernel of clusters of two CTAs, which is right without it."""
     kernel, problem, _, _ = made(Handed, 100, 200, **WORDS | {"down": 2})
-    old, new = BREAKS[kind]
-    text, count = re.subn(old, new, kernel.ptx)
+    assert not verify(broken(kernel, kind), Handed, problem, to_first_failure=True).passed, kind
+
+
+def broken(kernel: Kernel, kind: str) -> Kernel:
+    text, count = re.subn(*BREAKS[kind], kernel.ptx)
     assert count, kind
-    text = text.replace("{\n", "{\n  .reg .b32 %own;\n", 1) if "%own" in text else text
-    found = verify(replace(kernel, ptx=text), Handed, problem, to_first_failure=True)
-    assert not found.passed, kind
+    return replace(kernel, ptx=text.replace("{\n", "{\n  .reg .b32 %own;\n", 1) if "%own" in text else text)
+
+
+@cache
+def paired() -> tuple[Kernel, Any]:
+    """Products of pairs of CTAs, for a GPU of one SM, on which some begin late."""
+    problem = MatmulBlackwell.problem(m=500, n=200, k=136)
+    one = replace(device("b200").figure("sm_count"), value=1)
+    space = build_space(MatmulBlackwell, problem, device("b200").with_figures({"sm_count": one}))
+    point = {"launch_control": 1, "ctas": "pairs", "cluster_m": 2, "cluster_n": 1, "stages": 2, "split_k": 1}
+    (found,) = space.space.restrict(point | {"bn": 64, "bk": 32, "tiles": 2}).sample(1, np.random.default_rng(0))
+    return build(space.program(found), problem, found, SolverCache()).kernel, problem
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["", *BREAKS])
+def test_what_is_broken_in_the_answers_of_pairs_is_caught(kind: str) -> None:
+    kernel, problem = paired()
+    made = broken(kernel, kind) if kind else kernel
+    found = verify(made, MatmulBlackwell, problem, orders=("late",), random_inputs=False, to_first_failure=True)
+    assert found.passed == (not kind), kind
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------
