@@ -13,11 +13,13 @@ descriptor names the first of four scales in a cell. The manual orders a copy be
 no product before a later copy, so the columns are a ring, in which commits say when scales are there and were read. A
 stage is given back before its scales are told of: so who multiplies knows that arrivals at other CTAs have come as
 well. CTAs may multiply in pairs: then each brings half of b, and the scales of its own rows and of all columns.
-Searched are the tile, clusters, the depth of the three rings, the order of tiles, the piece, and the swizzle.
+Searched are the tile, clusters, the depth of the three rings, the order of tiles, the piece, the swizzles, and whether
+results pass through shared memory, from where TMA stores them.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -47,13 +49,14 @@ class ScaledInChunks(Epilogue):
     tiles = Param(1, 2)  # whose sums are in tensor memory at a time
     cluster_m, cluster_n = Param(1, 2, 4), Param(1, 2)
     raster = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
-    piece = Param(16, 32, 64)  # columns of a tile that the epilogue takes at a time
-    swizzle = Param(32, 64, 128)
+    piece = Param(16, 32, 64, 128)  # columns of a tile that the epilogue takes at a time
+    outs = Param(1, 2)  # such pieces on their way out: with two, one is stored while the next one comes
+    swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
     vc = Param(1, 2, 4, 8)  # neighbours that one thread stores at once
 
-    ctas = Choice("one", "pairs")
-    tma, cp, cp_pair, ld = isa.TmaLoad(), isa.Tcgen05Cp(), isa.Tcgen05CpPair(), isa.Tcgen05Ld()
-    st, ld_bias, ld_residual = isa.StGlobal(vc), isa.LdGlobal(1), isa.LdGlobal(1)
+    ctas, store = Choice("one", "pairs"), Choice("staged", "direct")
+    tma, put, cp, cp_pair, ld = isa.TmaLoad(), isa.TmaStore(), isa.Tcgen05Cp(), isa.Tcgen05CpPair(), isa.Tcgen05Ld()
+    st_stage, st_row, ld_bias, ld_residual = isa.StShared(vc), isa.StGlobal(vc), isa.LdGlobal(1), isa.LdGlobal(1)
 
     block: int
     mma: Any
@@ -86,6 +89,7 @@ class ScaledInChunks(Epilogue):
             p.pipeline("ring", self.stages, **stage) as ring,
             p.pipeline("cells", self.scaled, **cells) as cell,
             p.pipeline("sums", self.tiles, c=p.buffer(TMEM, "f32", (bm, bn))) as sums,
+            ExitStack() as around,
         ):
             with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=0)
@@ -101,9 +105,20 @@ class ScaledInChunks(Epilogue):
                 with p.loop(self.k, step=bk), ring.consume() as s, cell.consume() as by, p.unroll(bk, step=depth) as kt:
                     fa, fb = s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, part))
                     p.multiply(mma, t.c, fa, fb, scales=(by.sa, by.sb), at=kt)
+            out = None
+            if self.store == "staged":
+                leaves = p.smem(self.c.dtype, (bm, piece), swizzle=self.swizzle_c)
+                out = around.enter_context(p.pipeline("out", self.outs, c=leaves))
             with p.role("epilogue", warps=4, first=4), sums.consume() as t, p.unroll(bn, step=piece) as at:
                 values = p.load(self.ld, t.c.window((0, at), (bm, piece)), rows)
-                p.store(self.st, self.c.tile(i, j + at, shape=(bm, piece)), self.finish(p, values, i, j + at))
+                result, target = self.finish(p, values, i, j + at), self.c.tile(i, j + at, shape=(bm, piece))
+                if out is None:
+                    p.store(self.st_row, target, result)
+                else:
+                    with out.produce() as s:
+                        p.store(self.st_stage, s.c, result)
+                    with out.consume() as s:
+                        p.copy(self.put, s.c, target)
 
     @staticmethod
     def unpacked(x: Any, scales: Any) -> Any:
