@@ -105,7 +105,7 @@ class Attends(OnlineSoftmax):
 class Attention(Attends):
     """Operands: q has g heads for each of the h heads of k and v (grouped queries), in batches."""
 
-    b, h, g, s, t, d = Dim(), Dim(), Dim(), Dim(), Dim(), Dim(64, 128, 256)
+    b, h, g, s, t, d = Dim(), Dim(), Dim(), Dim(), Dim(), Dim(64, 80, 96, 128, 160, 192, 224, 256)
     q = Input(KINDS, b, h, g, s, d)
     k, v = Input(ALIKE, b, h, t, d, follows=q), Input(ALIKE, b, h, t, d, follows=q)
     o = Output(ALIKE, b, h, g, s, d, follows=q)
@@ -126,7 +126,7 @@ class Attention(Attends):
         return self.k.at(z, h).tile(j, 0, shape=shape), self.v.at(z, h).tile(j, 0, shape=shape)
 
     def leave(self, p: Tracer, at: Any, i: Any, o: Any, low: Any, total: Any) -> None:
-        p.store(self.st, self.o.at(*at).tile(i, 0, shape=o.shape), o / total)
+        p.store(self.st, self.o.at(*at).tile(i, 0, shape=o.shape), o * (1.0 / total))
 
     @staticmethod
     def reference(q: Any, k: Any, v: Any, scale: Any, causal: bool) -> Any:

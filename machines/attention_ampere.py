@@ -23,7 +23,7 @@ class AttendsByWarps(Attends):
     rows: Any  # of a warp
     bn: Any  # keys of a tile
     stages: Any
-    vector, across = Param(8), AccessPattern(4, 8, 16)
+    vector, across = Param(8), AccessPattern(2, 4, 8, 16)
     layout_q, layout_k, layout_v = UnknownLayout(), UnknownLayout(), UnknownLayout()
     copy, fragment, mma = isa.CpAsync(vector), isa.LdMatrix(), isa.MmaSync()
 
@@ -71,7 +71,7 @@ class AttendsByWarps(Attends):
 class AttentionAmpere(AttendsByWarps, Attention):
     """o = softmax(scale * q @ k.T) @ v of every head, causal or not: mma.sync, fed by cp.async"""
 
-    warps, rows, bn, stages = Param(4, 8), Param(16, 32), Param(16, 32, 64, 128), Param(1, 2, 3)
+    warps, rows, bn, stages = Param(4, 8), Param(16, 32), Param(16, 32, 48, 64, 80, 96, 112, 128), Param(1, 2, 3)
 
     def program(self, p: Tracer) -> None:
         self.attend(p)

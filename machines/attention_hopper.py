@@ -26,14 +26,18 @@ class AttentionHopper(Attention):
 
     groups = Choice(2, 3, 1, *IN_TURNS)  # warpgroups that multiply
     overlapped = Choice(True, False)  # weights are computed while the products of the keys before go on
-    bn, stages = Param(32, 64, 80, 96, 128, 144, 160, 176, 192), Param(1, 2, 3)
+    bn, stages = Param(32, 64, 80, 96, 112, 128, 144, 160, 176, 192), Param(1, 2, 3)
     registers: ClassVar = {1: (24, 240), 2: (24, 240), 3: (32, 160)}  # of threads that bring, and compute
-    columns, swizzle = Param(64, 128, 256), Param(64, 128)
+    columns, swizzle = Param(64, 80, 96, 128, 160, 192, 224, 256), Param(32, 64, 128)
     tma, scores, outputs = isa.TmaLoad(), isa.Wgmma(bn), isa.WgmmaRegisters(columns)
 
     wide = Require(
         columns == Attention.d, "one instruction multiplies for all columns of a head", kind="dominance",
         why="narrower ones take the same weights from registers once more for each part",
+    )  # fmt: skip
+    pieces = Require(
+        (swizzle >= 64) | (Attention.d % 32 != 0), "rows are cut into pieces of 64 bytes where they can be",
+        kind="dominance", why="pieces of 32 bytes are more copies, and lie in fewer banks",
     )  # fmt: skip
 
     def program(self, p: Tracer) -> None:

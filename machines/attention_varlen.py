@@ -68,7 +68,7 @@ class Ragged(Attention):
         return Seen(0, p.until(minimum(keys, maximum(behind + i + rows, 0)) * there), keys, behind + i)
 
     def leave(self, p: Tracer, at: Any, i: Any, o: Any, low: Any, total: Any) -> None:
-        p.store(self.st, self.rows_of(self.o, at, i, o.shape), o / maximum(total, SMALLEST))
+        p.store(self.st, self.rows_of(self.o, at, i, o.shape), o * (1.0 / maximum(total, SMALLEST)))
 
 
 class Sequences(Ragged):

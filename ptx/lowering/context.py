@@ -70,7 +70,6 @@ class Context:
     tiles: dict[str, RegisterTile] = field(default_factory=dict)
     slots: dict[str, Number] = field(default_factory=dict)  # pipeline -> slot in use (a number or a register)
     following: dict[str, Number] = field(default_factory=dict)  # pipeline of the role's own -> slot whose turn it is
-    slot_offsets: dict[tuple[str, str], Number] = field(default_factory=dict)
     walk: Walk | None = None  # which tiles (or clusters of tiles) the CTA takes
     work: Work | None = None  # the one that it works on, and what it does of it
     thread: Reg | None = None  # thread id within the role
@@ -99,6 +98,8 @@ class Context:
     products: list[tuple[n.Statement, str]] = field(default_factory=list)
     # what is done behind a statement, in the rounds in which indices have these values
     behind: list[tuple[n.Statement, dict[str, int], Callable[[], None]]] = field(default_factory=list)
+    # loads of matrices put off until a product takes what they load: by register, the statement and the line
+    fragments: dict[Reg, tuple[n.Statement, str]] = field(default_factory=dict)
     under_way: n.Statement | None = None  # what the lines that are printed belong to
 
     def __post_init__(self) -> None:

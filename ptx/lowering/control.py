@@ -9,6 +9,7 @@ from functools import partial
 from tinygpu.language.instruction import BulkTransfer, CellLoad, CellStore, MatrixLoad, MatrixStore
 from tinygpu.language.memories import TMEM
 from tinygpu.program import nodes as n
+from tinygpu.program.fragments import goes_on
 from tinygpu.program.products import into_cells, into_tensor_memory
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
@@ -57,6 +58,7 @@ def body(context: Context, statements: tuple[n.Statement, ...]) -> None:
         for s in statements:
             statement(context, s)
             _defined(context, s, behind)
+        matrix.write_loads(context)
 
 
 def _defined(context: Context, s: n.Statement, behind: ExitStack) -> None:
@@ -72,6 +74,8 @@ def statement(context: Context, s: n.Statement) -> None:
 
 
 def _statement(context: Context, s: n.Statement) -> None:
+    if not goes_on(s):
+        matrix.write_loads(context)
     handover.settle_before(context, s)
     if touch.at_once(s):
         issue(context, *touch.touches(context, s))

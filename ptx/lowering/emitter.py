@@ -1,8 +1,8 @@
 """Writes PTX: virtual registers, blocks, and address arithmetic that finds its own place.
 
 Arithmetic on values is folded where operands are numbers, shared where it was computed before, and placed in the
-outermost block in which its operands are known. So what does not depend on a loop is computed before it, without any
-pass that moves code.
+outermost block in which its operands are known. So what does not depend on a loop is computed before it. One pass moves
+code, the other way: what is only used behind a loop (`behind_loops`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tinygpu.ptx.lowering.behind_loops import behind_loops
+
 _REGISTER = re.compile(r"%[rdphq]\d+")
+LOOP = "loop"  # what the labels of loops begin with
 KINDS = {"r": "b32", "d": "b64", "p": "pred", "h": "b16", "q": "b128"}
 
 
@@ -52,6 +55,7 @@ class Emitter:
         self.counts: dict[str, int] = {}
         self.pure: set[str] = set()  # registers of computed values
         self.selected: dict[Reg, tuple[Number, Number, Reg]] = {}  # computed values that are one of two others
+        self.parameters: set[str] = set()  # registers that are set before the first statement
         self.labels = 0
         self.blocks: list[Block] = [Block("  ")]
         self.mark: Callable[[], str] = str  # what stands behind every line: nothing, or a comment
@@ -95,7 +99,9 @@ class Emitter:
         return [f"  .reg .{KINDS[k]} %{k}<{n}>;" for k, n in sorted(self.counts.items())]
 
     def lines(self) -> list[str]:
-        """The statements of the whole kernel, without computed values that nothing uses."""
+        """The statements of the whole kernel, without computed values that nothing uses; some of those that are first
+        used behind a loop stand behind it.
+        """
         used: set[str] = set()
         kept = []
         for line in reversed(self.block.lines()):  # a computed value stands before whatever uses it
@@ -104,7 +110,7 @@ class Emitter:
                 continue
             used.update(registers)
             kept.append(line)
-        return kept[::-1]
+        return behind_loops(kept[::-1], self.pure, self.parameters, f"${LOOP}")
 
     # -- registers -------------------------------------------------------------------------------------------------
     def new(self, kind: str, depth: int | None = None) -> Reg:
@@ -113,8 +119,10 @@ class Emitter:
         return Reg(f"%{kind}{number}", kind, len(self.blocks) - 1 if depth is None else depth)
 
     def parameter(self, kind: str) -> Reg:
-        """A register that is set before the first statement."""
-        return self.new(kind, 0)
+        """A register that is set before the first statement, and never again."""
+        register = self.new(kind, 0)
+        self.parameters.add(register.name)
+        return register
 
     def depth(self, *operands: Number) -> int:
         """How deep the block is that knows all of these."""

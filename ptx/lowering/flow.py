@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 
 from tinygpu.ptx.lowering.context import Context, LoweringError
-from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.emitter import LOOP, Number, Reg
 from tinygpu.ptx.lowering.sync import Condition, Meet, Rounds, Trips, When
 from tinygpu.ptx.lowering.sync_text import issue
 
@@ -16,7 +16,7 @@ from tinygpu.ptx.lowering.sync_text import issue
 def counting(context: Context, index: str, trips: Trips, rolled: bool = False) -> Iterator[Reg]:
     """A loop at run time: yields the register that counts the rounds. Rolled: the assembler does not unroll it."""
     emit = context.emit
-    start = emit.label("loop")
+    start = emit.label(LOOP)
     emit.line(f"// for {index}")
     counter = emit.new("r", len(emit.blocks))
     emit.line(f"mov.u32 {counter}, 0;")

@@ -27,7 +27,7 @@ class GmemAccess:
     starts: list[Number]  # per tensor axis: the thread's first coordinate
     checked: list[bool]  # per tensor axis: whether the window can reach beyond the tensor
     base: Number
-    chain: dict[int, Number]  # by how many rows the base is moved
+    chain: dict[tuple[int, ...], Number]  # by how many rows along each tensor axis the base is moved
     picked: dict[int, list[Reg]]  # per tensor axis along which values say where each element lies: theirs
     ends: dict[int, Number]  # per tensor axis that ends earlier: where
 
@@ -41,10 +41,10 @@ class GmemAccess:
     def address(self, value: int) -> tuple[Number, int]:
         """(register, byte offset) of one value."""
         near = self._bytes_of(self.tensor_offset(value, self.tensor.contiguous_axis))
-        pointer = self.base
+        pointer, moved = self.base, [0] * self.tensor.rank
         for axis in range(self.tensor.rank):
             if axis != self.tensor.contiguous_axis:
-                pointer = self._step(pointer, axis, self.tensor_offset(value, axis))
+                pointer = self._step(moved, axis, self.tensor_offset(value, axis))
         for axis, places in self.picked.items():
             pointer = self.context.emit.add64(pointer, _bytes(self.context, self.tensor, axis, places[value]))
         return pointer, near
@@ -55,14 +55,18 @@ class GmemAccess:
             return self.context.emit.add(self.picked[axis][value], behind)
         return self.context.emit.add(self.starts[axis], self.tensor_offset(value, axis) + behind)
 
-    def _step(self, pointer: Number, axis: int, rows: int) -> Number:
-        """`pointer` moved by a number of rows; rows are reached one after the other, by one addition each."""
-        emit = self.context.emit
-        if self.tensor.rank > 2:
-            return emit.add64(pointer, row_bytes(self.context, self.tensor, axis, rows))
-        below = max(r for r in self.chain if r <= rows)
-        out = emit.add64(self.chain[below], row_bytes(self.context, self.tensor, axis, rows - below))
-        self.chain[rows] = out
+    def _step(self, moved: list[int], axis: int, rows: int) -> Number:
+        """The base as it is moved, and by a number of rows along one axis more.
+
+        Rows are reached one after the other, by one addition each: what one is away from the next is one number that a
+        loop keeps, where distances from the first would be as many as there are rows.
+        """
+        below = max(r for r in range(rows + 1) if (*moved[:axis], r, *moved[axis + 1 :]) in self.chain)
+        moved[axis] = below
+        start = self.chain[tuple(moved)]
+        moved[axis] = rows
+        out = self.context.emit.add64(start, row_bytes(self.context, self.tensor, axis, rows - below))
+        self.chain[tuple(moved)] = out
         return out
 
     def exists(self, value: int, count: int = 1) -> Number:
@@ -127,7 +131,7 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
     if tensor is None:
         raise LoweringError(f"{tile.name} is no window of a tensor")
     emit = context.emit
-    base: Number = context.arguments[f"{tensor.name}.ptr"]
+    parts: list[Number] = []  # in bytes, of where the thread's first value lies
     starts: list[Number] = []
     checked: list[bool] = []
     ends = {axis: context.count(end) for axis, end in tile.ends}
@@ -145,17 +149,20 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
         constant, terms = context.affine(offset)
         mine = emit.add(digits, constant)
         checked.append(axis in ends or _reaches_beyond(context, extent, str(tensor.size(axis)), constant, terms))
-        # Sums grow from the outermost index inwards, so that each part is computed where it is first known.
         ordered = sorted(terms, key=lambda t: emit.depth(context.value(t[0])))
         place = mine
-        base = emit.add64(base, _bytes(context, tensor, axis, mine, signed=constant < 0))
+        parts.append(_bytes(context, tensor, axis, mine, signed=constant < 0))
         for index, coefficient in ordered:
             step = emit.mul(context.value(index), coefficient)
-            base = emit.add64(base, _bytes(context, tensor, axis, step, coefficient < 0 or context.below_zero(index)))
+            parts.append(_bytes(context, tensor, axis, step, coefficient < 0 or context.below_zero(index)))
             place = emit.add(step, place)
         starts.append(place)
-    values = who.value_coordinates()
-    return GmemAccess(context, tile, tensor, values, starts, checked, base, {0: base}, picked, ends)
+    # Sums grow from the outermost index inwards, so that each part is computed where it is first known.
+    base: Number = context.arguments[f"{tensor.name}.ptr"]
+    for part in sorted(parts, key=emit.depth):
+        base = emit.add64(base, part)
+    values, chain = who.value_coordinates(), {(0,) * tensor.rank: base}
+    return GmemAccess(context, tile, tensor, values, starts, checked, base, chain, picked, ends)
 
 
 def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number, signed: bool = False) -> Number:

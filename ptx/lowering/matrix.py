@@ -1,8 +1,14 @@
-"""Fragments of a warp: matrices between shared memory and registers, and products of what registers hold."""
+"""Fragments of a warp: matrices between shared memory and registers, and products of what registers hold.
+
+What a product takes is loaded just before it (`tinygpu.program.fragments`), and products go along one operand, the
+larger of those that are loaded so: each of its fragments is loaded, taken by all of the other operand, and done with.
+With all loads first, every fragment would live until the last one is there, and assemblers keep the order more or less:
+where registers are short, they give up addresses for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tinygpu.language.instruction import WORD_OF_SCALES, MatrixLoad, MatrixStore
 from tinygpu.language.memories import RMEM
@@ -30,9 +36,24 @@ def load_matrix(context: Context, s: n.Load) -> None:
     tile = allocate(emit, s.source.dtype, s.result.partition.values.size)
     emit.comment(f"{s.name}: {s.result} = {s.instruction.label} {s.source.name}")
     for instruction, listed in enumerate(plan.registers):
-        registers = [str(tile.registers[int(r)]) for r in listed]
-        emit.line(written(s.instruction.statement, registers, at(place.address(instruction)), transposed))
+        registers = [tile.registers[int(r)] for r in listed]
+        text = written(s.instruction.statement, list(map(str, registers)), at(place.address(instruction)), transposed)
+        context.fragments.update(dict.fromkeys(registers, (s, text)))
     context.tiles[s.result.name] = tile
+    if context.spots:
+        write_loads(context)  # they are recorded next
+
+
+def write_loads(context: Context, registers: Sequence[Reg] | None = None) -> None:
+    """Writes the loads that were put off: of these registers, or all."""
+    put_off = context.fragments
+    for register in list(put_off) if registers is None else registers:
+        if register in put_off:
+            statement, text = load = put_off[register]
+            with context.printing(statement):
+                context.emit.line(text)
+            for loaded in [r for r, other in put_off.items() if other is load]:
+                del put_off[loaded]
 
 
 def store_matrix(context: Context, s: n.Store) -> None:
@@ -66,17 +87,31 @@ def multiply(context: Context, s: n.Multiply) -> None:
     per_a, per_b, per_c = (elements // 32 for elements in (m * k // a.packed, nn * k // b.packed, m * nn // c.packed))
     rows, columns = len(a.registers) // per_a, len(b.registers) // per_b
     emit.comment(f"{s.name}: {s.accumulator} += {s.a} @ {s.b}, {rows} x {columns} fragments")
-    for i in range(rows):
-        for j in range(columns):
-            fragment = i + rows * j
-            d = _registers(c.registers[fragment * per_c : (fragment + 1) * per_c])
-            x = _registers(a.registers[i * per_a : (i + 1) * per_a])
-            y = _registers(b.registers[j * per_b : (j + 1) * per_b])
-            if not s.scales:
-                emit.line(written(s.instruction.statement, *kinds, d, x, y))
-                continue
-            (sx, first), (sy, _) = (_scales(context, s, side, number) for side, number in enumerate((i, j)))
-            emit.line(written(s.instruction.scaled, *kinds, d, x, y, sx, sy, first))
+    for scales in s.scales:
+        write_loads(context, context.registers_of(scales).registers)
+    sizes = [len(t.registers) if t.registers[-1] in context.fragments else 0 for t in (a, b)]
+    for i, j in _order(rows, columns, along_a=sizes[0] > sizes[1] or (sizes[0] == sizes[1] and rows > columns)):
+        fragment = i + rows * j
+        sums = c.registers[fragment * per_c : (fragment + 1) * per_c]
+        left, right = a.registers[i * per_a : (i + 1) * per_a], b.registers[j * per_b : (j + 1) * per_b]
+        write_loads(context, (*left, *right, *sums))
+        d, x, y = _registers(sums), _registers(left), _registers(right)
+        if not s.scales:
+            emit.line(written(s.instruction.statement, *kinds, d, x, y))
+            continue
+        (sx, first), (sy, _) = (_scales(context, s, side, number) for side, number in enumerate((i, j)))
+        emit.line(written(s.instruction.scaled, *kinds, d, x, y, sx, sy, first))
+
+
+def _order(rows: int, columns: int, along_a: bool) -> Iterator[tuple[int, int]]:
+    """Pairs of fragments: along one operand, and to and fro along the other one, so that each pair has one in common
+    with the pair before.
+    """
+    long, short = (rows, columns) if along_a else (columns, rows)
+    for outer in range(long):
+        for number in range(short):
+            inner = short - 1 - number if outer % 2 else number
+            yield (outer, inner) if along_a else (inner, outer)
 
 
 def _scales(context: Context, s: n.Multiply, side: int, number: int) -> tuple[str, int]:

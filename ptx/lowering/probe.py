@@ -163,7 +163,7 @@ def begin(context: Context, thread_bytes: int) -> None:
     base = context.workspace[PROBES] = emit.parameter("d")
     cta = emit.computed("r", "mov.u32 {d}, %ctaid.x;")
     number = emit.add(emit.mul(cta, int(context.program.threads)), context.arguments["tid"])
-    context.log, context.log_bytes = emit.parameter("d"), thread_bytes
+    context.log, context.log_bytes = emit.new("d", 0), thread_bytes  # it goes on
     emit.line(f"mov.b64 {context.log}, {emit.add64(base, emit.wide(number, thread_bytes))};")
     context.spots = spots(context.program)
 

@@ -25,7 +25,8 @@ class SmemAccess:
     An element of row r and byte column c lies at base + r * pitch + (c ^ X(r)), X(r) the XOR of the masks of r's bits.
     The thread's part of r and c is computed once; the value's part becomes an immediate and, where the layout is
     swizzled, one XOR per distinct pattern. Where rows are cut to a swizzle's width, c counts within that piece of
-    the row, and `base` holds what leads to the thread's piece; pieces are `block_bytes` apart.
+    the row, and `base` holds what leads to the thread's piece; pieces are `block_bytes` apart. Where the buffer begins
+    is an immediate too, so that buffers that are alike share addresses.
     """
 
     context: Context
@@ -34,10 +35,12 @@ class SmemAccess:
     values: NDArray[np.int64]  # (values, 2): row, column in elements
     row: Number  # the thread's part, offsets included
     column: Number  # in bytes
-    base: Number  # buffer and slot, and the thread's piece of the row
+    base: Number  # shared memory and slot, and the thread's piece of the row
+    near: int  # where the buffer begins, in bytes
     # Where the parts of thread and value share no bits that the swizzle touches: column ^ X(row) of the thread's part,
     # and those of these bits that it may have set.
     apart: tuple[Number, int] | None
+    above: bool  # whether all else of an address is a multiple of what the swizzle touches: the address itself is XORed
     carries: bool  # whether in which piece of a row a value lies depends on the sum of both parts
     # Where values say in which row of the buffer each element lies: theirs, bytes from row to row, and how many rows.
     picked: tuple[list[Reg], int, int] | None = None
@@ -52,6 +55,7 @@ class SmemAccess:
     def address(self, value: int) -> tuple[Number, int]:
         """(register, byte offset) of one value."""
         register, near = self._whole(value)
+        near += self.near
         if self.picked is None:
             return register, near
         rows, apart, _ = self.picked
@@ -91,10 +95,10 @@ class SmemAccess:
         immediate = row * pitch + (column & ~reach)
         swizzled, possible = self.apart
         if constant & possible == 0:
-            across, immediate = swizzled, immediate + constant
-        else:
-            across = emit.xor(swizzled, constant)
-        return emit.add(emit.add(emit.mul(self.row, pitch), across), self.base), immediate
+            constant, immediate = 0, immediate + constant
+        if not self.above:
+            swizzled, constant = emit.xor(swizzled, constant), 0
+        return emit.xor(emit.add(emit.add(emit.mul(self.row, pitch), swizzled), self.base), constant), immediate
 
 
 def pattern(context: Context, place: BufferPlace, row: Number) -> Number:
@@ -153,7 +157,9 @@ def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
     values = who.value_coordinates()
     pairs = np.stack([values @ rows_of + row_constant, values[:, buffer.contiguous] + column_constant], axis=1)
     column = emit.mul(column, bits // 8) if bits >= 8 else emit.div(column, 8 // bits)
-    base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
+    slot = emit.mul(context.slots[buffer.name.split(".")[0]], place.stage_bytes)
+    base, near = (slot, 0) if isinstance(slot, Reg) else (0, slot)
+    base, near = emit.add(context.arguments["smem"], base), near + place.offset_bytes
     threads = who.thread_coordinates()
     thread_rows = threads @ rows_of
     thread_bytes, value_bytes = threads[:, buffer.contiguous] * bits // 8, pairs[:, 1] * bits // 8
@@ -173,7 +179,11 @@ def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
         for bit, mask in place.xor:
             seen = np.where(thread_rows >> bit & 1, seen ^ mask, seen)
         apart = emit.xor(column, pattern(context, place, row)), int(np.bitwise_or.reduce(seen))
-    return SmemAccess(context, place, bits, pairs, row, column, base, apart, carries, picked)
+    touched = mask_reach(place) + 1 if place.xor else 1
+    slots = place.stage_bytes if isinstance(slot, Reg) else 0
+    pieces = place.block_bytes if width else 0
+    above = not any(b % touched for b in (context.placement.align_bytes, place.pitch_bytes, slots, pieces))
+    return SmemAccess(context, place, bits, pairs, row, column, base, near, apart, above, carries, picked)
 
 
 def _carries(width: int, thread_bytes: NDArray[np.int64], value_bytes: NDArray[np.int64], step_bytes: int) -> bool:

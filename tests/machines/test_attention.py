@@ -11,6 +11,7 @@ import tinygpu as tg
 from tinygpu.devices import device
 from tinygpu.machines.attention_ampere import AttentionAmpere
 from tinygpu.machines.attention_hopper import AttentionHopper
+from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.search.predicted import PredictedTime
@@ -28,7 +29,7 @@ SIZES = ((1, 1, 1, 1, 1), (1, 2, 2, 65, 65), (2, 1, 1, 33, 130), (1, 1, 3, 129, 
 def test_random_candidates_are_right(machine: Any, gpu: str, seed: int, draw_candidate: Any) -> None:
     rng = np.random.default_rng(seed)
     b, h, g, s, t = SIZES[seed % len(SIZES)]
-    d, kind = int(rng.choice([64, 64, 128, 256])), ("f16", "bf16")[seed % 2]
+    d, kind = int(rng.choice([64, 80, 96, 128, 160, 192, 224, 256])), ("f16", "bf16")[seed % 2]
     causal = bool(seed // 2 % 2) and t >= s
     problem = machine.problem(b=b, h=h, g=g, s=s, t=t, d=d, dtypes={"q": kind}, options={"causal": causal})
     space = build_space(machine, problem, device(gpu))
@@ -38,22 +39,54 @@ def test_random_candidates_are_right(machine: Any, gpu: str, seed: int, draw_can
     assert found.passed, f"{problem} {point}\n{found}"
 
 
-@pytest.mark.end_to_end
-def test_published_configurations_are_points() -> None:
-    """Tiles of FlashAttention-2 (its sources for sm_80) and of FlashAttention-3 (those for sm_90), forward.
+# FlashAttention-2, forward without dropout, as its launch template has it: columns of a head -> rows of queries and of
+# keys, warps, where the GPU is none of those below.
+FLASH_2 = {64: (128, 128, 4), 96: (128, 64, 4), 128: (128, 64, 4), 192: (128, 64, 8), 256: (64, 64, 4)}
+# (GPU, columns of a head, causal) -> what is chosen there: squares where that is faster, and what shared memory admits
+FLASH_2_ELSEWHERE = {
+    **{("a100", 256, causal): (128, 64, 8) for causal in (False, True)},
+    ("rtx4090", 96, True): (64, 64, 4),
+    ("rtx4090", 128, False): (128, 32, 4),
+    ("rtx4090", 128, True): (64, 64, 4),
+}
+# FlashAttention-3, forward, as its table of tiles has it: (columns of a head, causal) -> warpgroups, rows of keys.
+FLASH_3 = {
+    (64, False): (3, 192), (64, True): (3, 128), (96, False): (3, 144), (96, True): (3, 144),
+    (128, False): (2, 176), (128, True): (2, 128), (192, False): (2, 112), (192, True): (2, 112),
+    (256, False): (2, 80), (256, True): (2, 80),
+}  # fmt: skip
+# Of these, weights go through shared memory; in registers, beside the next keys' scores, they are too many.
+WEIGHTS_ELSEWHERE = {(64, False), (96, False), (96, True)}
+SPILLS = {128: (128, 64, 4)}  # a few registers, at the limit
 
-    That of FlashAttention-2 for heads of 64 is not: its 128 x 128 scores are estimated to take 264 registers, of 255.
-    """
-    large = {"b": 2, "h": 16, "g": 1, "s": 4096, "t": 4096}
-    ampere = {128: (128, 64, 4)}
-    for d, (bm, bn, warps) in ampere.items():
-        space = tg.space(AttentionAmpere, **large, d=d, device="a100")
-        points = [p for p in space if (int(p["rows"]) * int(p["warps"]), p["bn"], p["warps"]) == (bm, bn, warps)]
-        assert points, (d, bm, bn)
-    hopper = {64: ("3 in turns", 128), 128: ("2 in turns", 176), 256: (2, 80)}
-    for d, at in hopper.items():
-        space = tg.space(AttentionHopper, **large, d=d, device="h100")
-        assert [p for p in space if (p["groups"], p["bn"], p["overlapped"]) == (*at, 1)], (d, at)
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("gpu", ["a100", "h100", "rtx4090"])
+@pytest.mark.end_to_end
+def test_configurations_of_flash_attention_2_are_points(gpu: str, causal: bool) -> None:
+    """One stage of keys and values, and queries in shared memory; all but one fit into registers."""
+    for d, usual in FLASH_2.items():
+        bm, bn, warps = FLASH_2_ELSEWHERE.get((gpu, d, causal), usual)
+        problem = AttentionAmpere.problem(b=2, h=16, g=1, s=4096, t=4096, d=d, options={"causal": causal})
+        space = build_space(AttentionAmpere, problem, device(gpu))
+        tile = {"warps": warps, "rows": bm // warps, "bn": bn, "stages": 1}
+        points = [p for p in space.space if tile.items() <= p.items()]
+        assert points, (d, bm, bn, warps)
+        if gpu == "a100":
+            kernel = build(space.program(points[0]), problem, points[0], SolverCache()).kernel
+            assert SPILLS.get(d) == (bm, bn, warps) or not assemble(kernel.ptx, "sm_80").spills, (d, bm, bn)
+
+
+@pytest.mark.end_to_end
+def test_configurations_of_flash_attention_3_are_points() -> None:
+    """Two stages, the two products overlapped; warpgroups in turns where registers for the barrier are there."""
+    for (d, causal), (groups, bn) in FLASH_3.items():
+        problem = AttentionHopper.problem(b=2, h=16, g=1, s=4096, t=4096, d=d, options={"causal": causal})
+        space = build_space(AttentionHopper, problem, device("h100"))
+        for taken in (groups, f"{groups} in turns"):
+            point = {"groups": taken, "bn": bn, "stages": 2, "overlapped": 1, "columns": d, "swizzle": 64}
+            refused = [str(v).split(" of ")[0] for v in space.space.explain(point)]
+            assert refused == (["registers"] if (d, causal) in WEIGHTS_ELSEWHERE else []), (d, causal, point)
 
 
 @pytest.mark.sampled(4)

@@ -4,6 +4,9 @@ Products that are under way read their left operand out of registers until they 
 (`tinygpu.program.groups`). Where it is a tile of threads that nobody writes meanwhile, given on by a relayout that
 moves nothing, these are that tile's own; else they are copies.
 
+Fragments that a product of a warp takes from shared memory are loaded as it goes (`tinygpu.program.fragments`): of the
+two operands the smaller one is held, and of the other one what is multiplied and what the next instruction loads.
+
 Positions, and what is computed of positions and numbers alone, are no tiles in registers: each value is the thread's
 own part and a constant, and is computed where it is used.
 """
@@ -14,10 +17,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tinygpu.expressions import Expr, ceil_div, expr, maximum
+from tinygpu.expressions import Expr, ceil_div, expr, maximum, minimum
 from tinygpu.language.memories import GMEM, RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
+from tinygpu.program.fragments import fed
 from tinygpu.program.groups import Groups, groups
 from tinygpu.program.products import products
 from tinygpu.program.program import Program
@@ -29,6 +33,7 @@ from tinygpu.program.tree import places, walk
 # candidates of the shipped machines (`tests/benchmarks/register_estimate.py` prints the error).
 LEAST_OVERHEAD = 24
 EXPECTED_OVERHEAD, EXPECTED_PER_BUFFER = 14, 20
+TWO_LOADS = 8  # registers that two loads of matrices fill, at most
 
 
 def registers_estimate(program: Program) -> Expr:
@@ -88,6 +93,7 @@ class _Peaks:
         self.groups: Groups = groups(body)
         self.held = _left_operands(body, self.groups)
         self.computed_where_used = _of_positions(body)
+        self.fragments = fragments_as_products_go(body)
 
     def walk(
         self, body: tuple[n.Statement, ...], outer: dict[str, Expr], needed_after: frozenset[str]
@@ -137,7 +143,7 @@ class _Peaks:
         """The registers of what a statement makes; none of what stays in those of another tile."""
         if isinstance(s, n.Relayout) and any(s.result.name in of.in_place for of in self.held.values()):
             return {}
-        made = _register_tiles(s.writes)
+        made = {name: self.fragments.get(name, size) for name, size in _register_tiles(s.writes).items()}
         return {name: expr(1) if name in self.computed_where_used else size for name, size in made.items()}
 
     def fragments_of_a_round(self, s: n.Repeated) -> dict[str, Expr]:
@@ -189,6 +195,19 @@ def _left_operands(body: tuple[n.Statement, ...], found: Groups) -> dict[n.State
                 while_under_way[f"fragments of {m.a.name}"] = tile_registers(m.a) * times
         out[block] = _Left(while_under_way, frozenset(in_place))
     return out
+
+
+def fragments_as_products_go(body: tuple[n.Statement, ...]) -> dict[str, Expr]:
+    """Registers of fragments that are loaded as a product goes; of two operands, both are named with the first."""
+    found: dict[str, Expr] = {}
+    for first, *second in fed(body):
+        one = tile_registers(first)
+        if not second:
+            found[first.name] = minimum(one, TWO_LOADS)
+            continue
+        other = tile_registers(second[0])
+        found |= {first.name: minimum(one + other, minimum(one, other) + TWO_LOADS), second[0].name: expr(0)}
+    return found
 
 
 def _of_positions(body: tuple[n.Statement, ...]) -> frozenset[str]:
