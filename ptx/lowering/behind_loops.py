@@ -40,11 +40,16 @@ class _Value:
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """Lines that are gone through again, or skipped: those behind `first`, up to `last`."""
+    """Lines that are gone through again, or skipped: those behind `first`, up to `last`.
+
+    again  whether they are gone through again
+    loop   whether they are a loop behind which it is worth moving something
+    """
 
     first: int
     last: int
-    loop: bool  # whether it is worth moving something behind
+    again: bool
+    loop: bool
 
     def holds(self, line: int) -> bool:
         return self.first < line <= self.last
@@ -112,7 +117,7 @@ def _behind(
             stays.add(name)  # an operand may be written again
         if any(over.holds(u) for u in v.users):
             goes_through.add(name)
-    again = [r for r in around if r.loop]
+    again = [r for r in around if r.again]
     for name, v in values.items():  # what is computed outside of a loop that is around is needed in its next round
         if name not in beside and any(not r.holds(v.line) for r in again):
             goes_through.add(name)
@@ -152,5 +157,6 @@ def _regions(lines: list[_Line], loops: str) -> list[_Region]:
     for number, line in enumerate(lines):
         if line.branch and (label := labels.get(line.branch)) is not None:
             again = label < number
-            found.append(_Region(min(label, number), max(label, number), again and line.branch.startswith(loops)))
+            of = again and line.branch.startswith(loops)
+            found.append(_Region(min(label, number), max(label, number), again, of))
     return found
