@@ -21,10 +21,12 @@ from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
 
-Inputs = Literal["integers", "random", "specials", "lines", "other lines"]
+Inputs = Literal["integers", "random", "specials", "other specials", "lines", "other lines"]
 
 # Kinds of lines.
 KINDS = 4
+# Special values of a tensor at least, or it has others in another run.
+FEW_SPECIALS = 4
 
 # Whole numbers up to here are inputs of every machine.
 SMALL = 3
@@ -93,8 +95,8 @@ def drawn(
             scalars[s.name] = np.float32(3 if inputs == "integers" else rng.uniform(-1, 1))
         else:
             scalars[s.name] = s.dtype.numpy.type(3)
-    if inputs == "specials":
-        arrays = with_specials(rng, problem, arrays, declared)
+    if inputs in ("specials", "other specials"):
+        arrays = with_specials(rng, problem, arrays, declared, inputs == "other specials")
     elif inputs in ("lines", "other lines"):
         arrays = with_lines(problem, arrays, declared, 0 if inputs == "lines" else KINDS // 2)
     return arrays, scalars
@@ -112,6 +114,21 @@ def has_few_lines(machine: type[Declared], problem: Problem) -> bool:
     shapes = [o.shape for o in problem.operands if o.access != "out" and _is_free(o, declared)]
     counts = [math.prod(shape[:-1]) for shape in shapes if len(shape) > 1] or [len(shapes)]
     return 0 < min(counts) < KINDS
+
+
+def has_few_specials(machine: type[Declared], problem: Problem) -> bool:
+    """Whether a tensor of more dims than one has room for the first of the special values alone."""
+    declared = input_distributions(machine, problem)
+    shapes = [o.shape for o in problem.operands if o.access != "out" and _is_free(o, declared)]
+    return any(len(shape) > 1 and _room(shape, few=False) < FEW_SPECIALS <= max(shape) for shape in shapes)
+
+
+def _room(shape: tuple[int, ...], few: bool) -> int:
+    """Special values of a tensor, each in a line of its own along its two longest axes: half as many as it has lines,
+    so that there are others; as many where there are few.
+    """
+    lines = min(sorted(shape)[-2:])
+    return max(lines if few else lines // 2, 1)
 
 
 def _is_free(o: Operand, declared: Mapping[str, Distribution]) -> bool:
@@ -192,6 +209,7 @@ def with_specials(
     problem: Problem,
     arrays: dict[str, NDArray[Any]],
     declared: Mapping[str, Distribution],
+    others: bool = False,
 ) -> dict[str, NDArray[Any]]:
     """The arrays with special values among those of every float input, each in a row and a column of its own.
 
@@ -199,18 +217,32 @@ def with_specials(
     is room for one, it is the number whose exponential overflows, which leaves a result to judge. What a machine
     declares values of has none but those: both ends are among them. The first lies at the end of every axis: whoever
     forgets the last element of a line forgets most of what the line has together.
+
+    others  of tensors with few rows: minus infinity, NaN and infinity come first, and every row may have one
     """
     out = dict(arrays)
-    for o in problem.operands:
-        if o.name not in arrays or not _is_free(o, declared):
-            continue
+    free = [o for o in problem.operands if o.name in arrays and _is_free(o, declared)]
+    for number, o in enumerate(free):
         array = arrays[o.name].copy()
-        first, *others = specials(o.dtype)
-        values = np.array([first, *rng.permutation(others)])[: max(min(array.shape) // 2, 1)]
-        places = [np.append(extent - 1, rng.permutation(extent - 1))[: len(values)] for extent in array.shape]
+        first, *behind = specials(o.dtype)
+        wanted = [*sorted(behind, key=_importance), first] if others else [first, *rng.permutation(behind)]
+        values = np.array(wanted[: _room(array.shape, others)])
+        # Two differ along the two longest axes, so that no line has both; along all others they lie at one end.
+        longest = sorted(range(array.ndim), key=lambda axis: array.shape[axis])[-2:]
+        places = [
+            np.append(extent - 1, rng.permutation(extent - 1))[: len(values)]
+            if axis in longest
+            else np.append(extent - 1, np.full(len(values) - 1, (extent - 1) * (number % 2)))
+            for axis, extent in enumerate(array.shape)
+        ]
         array[tuple(places)] = values.astype(o.dtype.numpy)
         out[o.name] = array
     return out
+
+
+def _importance(value: float) -> int:
+    """Minus infinity, NaN and infinity come first."""
+    return 0 if value == -np.inf else 1 if np.isnan(value) else 2 if value == np.inf else 3
 
 
 def with_lines(

@@ -27,16 +27,16 @@ from tinygpu.ptx.verification.derived import (
     exactly,
     tiles_per_cta,
 )
-from tinygpu.ptx.verification.inputs import Inputs, has_few_lines, has_lines
+from tinygpu.ptx.verification.inputs import Inputs, has_few_lines, has_few_specials, has_lines
 from tinygpu.schedulers.run_time import Numbers
 
 # What the words mean that name a run.
 RUNS = (
     "its inputs (integers: small whole numbers, whose sums are exact; specials: NaN, infinities and extremes among "
-    "random ones; lines: random ones, of which lines are far below zero, next to zero, or zero; other lines: the same "
-    "of fewer than four lines, which begin with another kind), and when asynchronous "
-    "work gets done (late: as late as it may; early: as early; random: at any time between; spurious: and what may "
-    "fail at first does)"
+    "random ones; other specials: the same of few rows, one in each; lines: random ones, of which lines are far below "
+    "zero, next to zero, or zero; other lines: the same of fewer than four lines, which begin with another kind), and "
+    "when asynchronous work gets done (late: as late as it may; early: as early; random: at any time between; "
+    "spurious: and what may fail at first does)"
 )
 
 
@@ -106,6 +106,8 @@ def plan(
         runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))
         if inputs == "lines" and has_few_lines(machine, of):
             runs.append(replace(runs[-1], inputs="other lines"))
+        if inputs == "specials" and has_few_specials(machine, of):
+            runs.append(replace(runs[-1], inputs="other specials"))
     return tuple(_distinct(runs))
 
 

@@ -27,6 +27,7 @@ INPUTS = {
     "integers": "whole numbers",
     "random": "random numbers",
     "specials": "random numbers with NaN, infinities and extremes among them",
+    "other specials": "random numbers with NaN, infinities and extremes among them",
     "lines": "random numbers with lines far below zero, next to it, and of zeros",
     "other lines": "random numbers with lines far below zero, next to it, and of zeros",
 }
