@@ -39,8 +39,8 @@ class OnlineSoftmax(Machine):
         rows = scores.reduced(1)
         return p.full(out, "f32"), p.full(rows, "f32", -NOTHING_YET * LOG2_E), p.full(rows, "f32")
 
-    def weights(self, p: Tracer, w: Any, low: Any, total: Any, keys: Any, end: Any, query: Any = None) -> Any:
-        """The weights of scores, and what earlier ones shrink by.
+    def hide(self, p: Tracer, w: Any, keys: Any, end: Any, query: Any = None) -> None:
+        """Makes scores of keys that a row does not see as small as can be.
 
         keys   (the first of the tile, how many)
         end    of all keys: those from there on have no weight
@@ -53,6 +53,10 @@ class OnlineSoftmax(Machine):
             if query is not None:
                 seen = (column <= p.index(who.along(0), 0) + query) & seen
             p.apply(self.choose, seen, w, -math.inf, into=w)
+
+    def weights(self, p: Tracer, w: Any, low: Any, total: Any, keys: Any, end: Any, query: Any = None) -> Any:
+        """The weights of scores, and what earlier ones shrink by; keys, end and query as in `hide`."""
+        self.hide(p, w, keys, end, query)
         factor = self.scale * LOG2_E
         new = minimum(low, p.reduce(self.larger, w, axis=1, by=self.shuffle) * (factor * -1.0))
         weights, keep = exp2(w * factor + new), exp2(new - low)

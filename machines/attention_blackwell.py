@@ -1,11 +1,11 @@
 """Attention on data-centre Blackwell: scores, weights and outputs in tensor memory, which goes back and forth.
 
-One thread has everything multiplied. Scores come up in tensor memory, and a warpgroup takes them, a row in each thread.
-The weights that it makes of them it stores in their columns, as the left operand of the second product, and where a row
-has got a larger score, it scales what was added up before. So a tile of queries has one slot of tensor memory, handed
-over and back. While one warpgroup computes exponentials, the products of others run: two tiles, of 128 keys each, and
-heads of 128 take all 512 columns. Searched: the tiles of queries, how many keys come at a time, the depth of the rings,
-the swizzle, and how many columns of the outputs are scaled at a time.
+One thread has everything multiplied. Scores come up in tensor memory, and warpgroups weigh them, scale what was added
+up before, and store weights in the scores' columns (`attention_cells.py`). So a tile of queries has one slot of tensor
+memory, handed over and back. While one warpgroup computes exponentials, the products of others run: two tiles, of 128
+keys each, and heads of 128 take all 512 columns. Searched: the tiles of queries, who corrects, when, and who computes
+exponentials, how many keys come at a time, the depth of the rings, the swizzle, and how many columns of the outputs are
+scaled at a time.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from tinygpu.language import TMEM, Choice, Param, Require, Tracer, blocked, ceil_div
-from tinygpu.machines.attention import LOG2_E, NOTHING_YET, Attention
+from tinygpu.language import TMEM, Choice, Param, Require, Tracer, ceil_div
+from tinygpu.machines.attention import Attention
+from tinygpu.machines.attention_cells import ROWS, AttendsInCells
 from tinygpu.ptx import isa
 
-ROWS = 128  # of queries: the lanes of tensor memory, and the threads of a warpgroup
-FEW, MANY = 40, 216  # registers of threads that bring or ask for products, and of those that compute
+# Registers of threads that bring or ask for products, weigh, and correct: what as many warps have together.
+REGISTERS = {"who weighs": (40, 216, 0), "a role": (24, 184, 64)}
 
 
-class AttentionBlackwell(Attention):
+class AttentionBlackwell(AttendsInCells):
     """o = softmax(scale * q @ k.T) @ v of every head, causal or not: TMA and tcgen05, by roles, in tensor memory"""
 
     groups = Choice(2, 1)  # tiles of queries, each with a warpgroup that weighs its scores
     bn, stages = Param(32, 48, 64, 80, 96, 112, 128, 160, 192), Param(1, 2, 3, 4)
     piece, columns, swizzle = Param(16, 32, 64), Param(64, 128), Param(64, 128)
     tma, scores, outputs = isa.TmaLoad(), isa.Tcgen05Mma(bn), isa.Tcgen05MmaCells(columns)
-    ld, put, st = isa.Tcgen05Ld(), isa.Tcgen05St(), isa.StGlobal(8)
     wide = Require(
         columns == Attention.d, "one instruction multiplies for all columns of a head", kind="dominance",
         why="narrower ones take the same weights from tensor memory once more for each part")  # fmt: skip
@@ -39,6 +39,7 @@ class AttentionBlackwell(Attention):
         keys = p.smem(kind, (d, bn), contiguous=0, swizzle=swizzle)
         slot = {"scores": p.buffer(TMEM, "f32", (ROWS, bn)), "sums": p.buffer(TMEM, "f32", (ROWS, d))}
         slot["weights"] = p.buffer(TMEM, kind, (ROWS, bn), over="scores")
+        apart, (few, many, some) = self.corrects == "a role", REGISTERS[self.corrects]
         with (
             p.grid(*self.tiles(bm), persistent=True) as (*at, i),
             p.pipeline("once", 1, q=queries) as once,
@@ -47,7 +48,9 @@ class AttentionBlackwell(Attention):
             ExitStack() as around,
         ):
             cells = [around.enter_context(p.pipeline(f"cells{g}", 1, **slot)) for g in range(self.groups)]
-            with p.role("producer", warps=4, registers=FEW):
+            factor = {"f": p.smem("f32", (ROWS, 1))}
+            sent = [around.enter_context(p.pipeline(f"factors{g}", 1, **factor)) for g in range(self.groups * apart)]
+            with p.role("producer", warps=4, registers=few):
                 seen = self.seen(p, at, i, bm)
                 with once.produce() as a:
                     p.copy(self.tma, self.queries(at, i, (bm, d)), a.q)
@@ -57,7 +60,7 @@ class AttentionBlackwell(Attention):
                         p.copy(self.tma, k.T, f.k)
                     with ring_v.produce() as f:
                         p.copy(self.tma, v, f.v)
-            with p.role("multiplier", warps=4, first=4, registers=FEW), once.consume() as a:
+            with p.role("multiplier", warps=4, first=4, registers=few), once.consume() as a:
                 rounds = ceil_div(self.seen(p, at, i, bm).count, bn)
                 with ring_k.consume() as f:
                     for g, ring in enumerate(cells):
@@ -70,8 +73,11 @@ class AttentionBlackwell(Attention):
                     for ring in cells:
                         self.add(p, ring, f.v, rounds == 1)
             for g, ring in enumerate(cells):
-                with p.role(f"weigher{g}", warps=4, first=8 + 4 * g, registers=MANY):
-                    self.weigh(p, ring, at, i, bm, ROWS * g)
+                with p.role(f"weigher{g}", warps=4, first=8 + 4 * g, registers=many):
+                    self.weigh(p, ring, at, i, bm, ROWS * g, sent[g] if apart else None)
+            if apart:
+                with p.role("corrector", warps=4, first=8 + 4 * self.groups, registers=some):
+                    self.correct(p, cells, sent, at, i, bm)
 
     def score(self, p: Tracer, ring: Any, queries: Any, first: int, keys: Any) -> None:
         """Scores of the queries from `first` on with the next keys."""
@@ -92,29 +98,3 @@ class AttentionBlackwell(Attention):
                 left, right = s.weights.window((0, kk), (ROWS, step)), values.window((kk, 0), (step, self.d))
                 p.multiply(self.outputs, s.sums, left, right)
 
-    def weigh(self, p: Tracer, ring: Any, at: Any, i: Any, bm: Any, first: int) -> None:
-        """What a warpgroup does with the queries from `first` on of a tile."""
-        row = blocked((ROWS, self.bn), threads=ROWS, vector=8, across=1, name="scores")
-        part = blocked((ROWS, self.piece), threads=ROWS, vector=8, across=1, name="outputs")
-        seen, each = self.seen(p, at, i, bm), row.reduced(1)
-        low, total = p.full(each, "f32", -NOTHING_YET * LOG2_E), p.full(each, "f32")
-
-        def weighed(s: Any, j: Any) -> Any:
-            keys, query = (seen.first + j, self.bn), None if seen.query is None else seen.query + first
-            weights, keep = self.weights(p, p.load(self.ld, s.scores, row), low, total, keys, seen.end, query)
-            p.store(self.put, s.weights, p.cast(weights, self.q.dtype))
-            return keep
-
-        with ring.consume() as s:
-            weighed(s, 0)
-        with p.loop(p.until(ceil_div(seen.count, self.bn) - 1)) as number:
-            with ring.consume():
-                pass  # the weights were multiplied, and there is room for scores
-            with ring.consume() as s:
-                keep = weighed(s, (number + 1) * self.bn)
-                with p.unroll(self.d, step=self.piece) as c:
-                    some = s.sums.window((0, c), (ROWS, self.piece))
-                    p.store(self.put, some, p.load(self.ld, some, part) * keep)
-        with ring.consume() as s, p.unroll(self.d, step=self.piece) as c:
-            some = p.load(self.ld, s.sums.window((0, c), (ROWS, self.piece)), part)
-            p.store(self.st, self.o.at(*at).tile(i + first, c, shape=(ROWS, self.piece)), some / total)

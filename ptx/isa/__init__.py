@@ -25,6 +25,7 @@ from tinygpu.ptx.isa.arithmetic import arithmetic
 from tinygpu.ptx.isa.atomics import RedGlobal, RedShared
 from tinygpu.ptx.isa.cp_async import CpAsync
 from tinygpu.ptx.isa.cvt import Ceil, Cvt, Floor, Round, Trunc
+from tinygpu.ptx.isa.ex2_fma import Ex2Fma
 from tinygpu.ptx.isa.exchange import Exchange
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
 from tinygpu.ptx.isa.memory import LdGlobal, LdGlobalReadOnly, LdShared, StGlobal, StShared
@@ -58,6 +59,7 @@ __all__ = [
     "Div",
     "DivFull",
     "Ex2",
+    "Ex2Fma",
     "Exchange",
     "Floor",
     "Fma",

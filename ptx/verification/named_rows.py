@@ -112,7 +112,7 @@ def _told(value: Any, seen: set[int] | None = None, along: str = "") -> frozense
     if isinstance(value, Tensor | Values) or id(value) in seen:
         return frozenset()
     seen.add(id(value))
-    left_out = ("typical", "most") if isinstance(value, n.Uniform) else ()
+    left_out = ("typical", "most", "likely") if isinstance(value, n.Uniform) else ()
     kind: type = type(value)
     parts = {name: getattr(value, name) for name in field_names(kind) if name not in left_out}
     if isinstance(value, Tile) and value.tensor is not None and along:

@@ -159,7 +159,7 @@ class Published:
             smem_bytes_per_cta=bm * d * 2 + 3 * brought // 2,
             tmem_bytes_per_cta=512 * 512,
             iterations=-(-self.length // bn),
-            iteration=Phase(moved + 2 * compared + 2 * weighed, Chain(barriers=2, smem_loads=2)),
+            iteration=Phase(moved + 2 * compared + 2 * weighed),
             prologue=Phase(Work(sectors_read=bm * d * 2 // 32, warp_instructions=500), Chain(global_loads=1)),
             epilogue=Phase(Work(sectors_written=bm * d * 2 // 32, warp_instructions=2 * bm * d // 32)),
             prefetch_iterations=1,
@@ -167,7 +167,7 @@ class Published:
             held=1,
             persistent=1,
             circulating=2,
-            rows=((compared, weighed),) * 2,
+            rows=((Phase(compared, Chain(barriers=2, smem_loads=1)), Phase(weighed, Chain(smem_loads=1))),) * 2,
             dram_bytes_read=3 * 2 * self.rows * COLUMNS,
             dram_bytes_written=2 * self.rows * COLUMNS,
             useful_tensor_flops=self.flops,
@@ -190,7 +190,10 @@ def ampere(gpu: str, d: int, length: int, bn: int, tflops: float) -> Published:
 
 
 def blackwell(d: int, length: int, tflops: float) -> Published:
-    point = {"groups": 2, "bn": 128, "stages": 2, "piece": 32, "columns": d, "swizzle": 128}
+    point = {
+        "groups": 2, "corrects": "who weighs", "scaled": "every round", "powers": "ex2",
+        "bn": 128, "stages": 2, "piece": 32, "columns": d, "swizzle": 128,
+    }  # fmt: skip
     return Published("FlashAttention-4", "b200", d, length, (256, 128), 4, "tcgen05", tflops, point)
 
 

@@ -30,7 +30,11 @@ from tinygpu.spaces.build import build_space
 
 # (b, h, g, s, t): one of each; a row more than a tile; keys of one tile and of several; primes.
 SIZES = ((1, 1, 1, 1, 1), (1, 2, 2, 129, 257), (2, 1, 1, 257, 131), (1, 1, 3, 130, 31), (1, 1, 1, 97, 401))
-POINT = {"groups": 1, "bn": 32, "stages": 2, "piece": 32, "columns": 64, "swizzle": 128}
+POINT = {
+    "groups": 1, "corrects": "who weighs", "scaled": "every round", "powers": "ex2",
+    "bn": 32, "stages": 2, "piece": 32, "columns": 64, "swizzle": 128,
+}  # fmt: skip
+WAYS = [(c, s) for c in ("who weighs", "a role") for s in ("every round", "where it grew")]
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -48,17 +52,51 @@ def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     assert found.passed, f"{problem} {point}\n{found}"
 
 
+@pytest.mark.parametrize(("way", "kind"), [(WAYS[0], "f16"), (WAYS[3], "bf16")])
+@pytest.mark.end_to_end
+def test_weights_by_polynomials_are_right(way: tuple[str, str], kind: str) -> None:
+    """In f16 too, whose weights are rounded to 2^-12: a quarter of them is 2^-13.7 off before."""
+    problem = AttentionBlackwell.problem(b=1, h=1, g=2, s=130, t=150, d=64, dtypes={"q": kind})
+    space = build_space(AttentionBlackwell, problem, device("b200"))
+    point = POINT | dict(zip(("corrects", "scaled"), way, strict=True)) | {"powers": "a quarter by fma"}
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    assert kernel.ptx.count("add.rn.f32 t, f") == 2 * 8  # of the first keys and of the others, a quarter of 32
+    found = verify(kernel, AttentionBlackwell, problem, orders=("late", "random"))
+    assert found.passed, str(found)
+
+
+@pytest.mark.parametrize("growing", [0.5, 7.5, 8.5, 40.0])
+@pytest.mark.end_to_end
+def test_scores_that_grow_from_tile_to_tile_are_scaled_where_they_must_be(growing: float) -> None:
+    """Scores of each tile of 32 keys are larger by a power of two than those before: below 2^8, and above."""
+    keys, d = 160, 64
+    rng = np.random.default_rng(1)
+    q = np.ones((1, 1, 1, 130, d), np.float16)
+    k = rng.standard_normal((1, 1, keys, d)).astype(np.float32) * 0.1
+    k += (np.arange(keys) // 32 * (growing / np.log2(np.e) / 0.125 / d))[:, None]
+    v = rng.standard_normal((1, 1, keys, d)).astype(np.float16)
+    k = k.astype(np.float16)
+    space = tg.space(AttentionBlackwell, b=1, h=1, g=1, s=130, t=keys, d=d, device="b200")
+    wanted = AttentionBlackwell.reference(q, k, v, 0.125, False)
+    for way in WAYS:
+        kernel = tg.emit(space, POINT | dict(zip(("corrects", "scaled"), way, strict=True)))
+        found = np.asarray(tg.emulate(kernel, q, k, v, scale=0.125), np.float64)
+        assert np.abs(found - wanted).max() < 2e-3, way
+
+
+@pytest.mark.parametrize(("corrects", "scaled"), WAYS)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.end_to_end
-def test_all_hand_overs_are_proved_and_no_register_is_spilled(groups: int) -> None:
+def test_all_hand_overs_are_proved_and_no_register_is_spilled(groups: int, corrects: str, scaled: str) -> None:
     problem = AttentionBlackwell.problem(b=1, h=1, g=1, s=300, t=500, d=128, options={"causal": True})
     space = build_space(AttentionBlackwell, problem, device("b200"))
-    point = POINT | {"groups": groups, "bn": 128, "columns": 128}
+    bn = 112 if groups == 2 and corrects == "a role" else 128
+    point = POINT | {"groups": groups, "corrects": corrects, "scaled": scaled, "bn": bn, "columns": 128}
     program = space.program(point)
     swizzles = solve_buffers(program, SolverCache()).swizzles
     found = certify(lowered(program, problem, point, swizzles).protocol, Proofs())
     assert found.proved, str(found)
-    assert len(found.rings) == 3 + groups
+    assert len(found.rings) == 3 + groups * (2 if corrects == "a role" else 1)
     kernel = build(program, problem, point, SolverCache()).kernel
     assembly = assemble(kernel.ptx, kernel.assembled_for("sm_100"))
     assert (assembly.spill_store_bytes, assembly.stack_bytes) == (0, 0)
@@ -74,26 +112,28 @@ def test_the_program_means_what_the_reference_says() -> None:
 
 
 @cache
-def small() -> tuple[Any, Kernel]:
+def small(way: tuple[str, str] = WAYS[0]) -> tuple[Any, Kernel]:
     problem = AttentionBlackwell.problem(b=1, h=1, g=2, s=150, t=100, d=64, options={"causal": True})
     space = build_space(AttentionBlackwell, problem, device("b200"))
-    return problem, build(space.program(POINT), problem, POINT, SolverCache()).kernel
+    point = POINT | dict(zip(("corrects", "scaled"), way, strict=True))
+    return problem, build(space.program(point), problem, point, SolverCache()).kernel
 
 
-def passes(ptx: str) -> bool:
-    problem, kernel = small()
+def passes(ptx: str, way: tuple[str, str] = WAYS[0]) -> bool:
+    problem, kernel = small(way)
     found = verify(replace(kernel, ptx=ptx), AttentionBlackwell, problem, orders=("late", "early"), random_inputs=False)
     return found.passed
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.end_to_end
-def test_the_kernel_itself_passes() -> None:
-    assert passes(small()[1].ptx)
+def test_the_kernel_itself_passes(way: tuple[str, str]) -> None:
+    assert passes(small(way)[1].ptx, way)
 
 
-def without(pattern: str, which: int) -> str:
+def without(pattern: str, which: int, way: tuple[str, str] = WAYS[0]) -> str:
     """The small kernel without one line of its roles; of a wait, without going back to it as well."""
-    lines = small()[1].ptx.splitlines()
+    lines = small(way)[1].ptx.splitlines()
     first = next(i for i, line in enumerate(lines) if "// role" in line)
     at = [i for i in range(first, len(lines)) if re.search(pattern, lines[i])][which]
     lines[at : at + 1 + ("try_wait" in lines[at])] = [""]

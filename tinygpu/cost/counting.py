@@ -121,7 +121,7 @@ class Counts:
             tensor_path=self.path,
         )
 
-    def _rows(self, v: Mapping[str, Any]) -> tuple[tuple[Work, ...], ...]:
+    def _rows(self, v: Mapping[str, Any]) -> tuple[tuple[Phase, ...], ...]:
         """The rows among the counts."""
         found: dict[str, list[dict[str, Any]]] = {}
         for name in (name for name in v if name.startswith("row.")):
@@ -129,7 +129,12 @@ class Counts:
             steps = found.setdefault(role, [])
             steps.extend({} for _ in range(int(step) + 1 - len(steps)))
             steps[int(step)][unit] = v[name]
-        return tuple(tuple(Work(**step) for step in steps) for steps in found.values())
+
+        def phase(step: Mapping[str, Any]) -> Phase:
+            work, chain = ({k: step[k] for k in step if k in kinds} for kinds in (WORK, CHAIN))
+            return Phase(Work(**work), Chain(**chain))
+
+        return tuple(tuple(map(phase, steps)) for steps in found.values())
 
     def refetched_bytes(self, values: Mapping[str, Any], device: Device) -> Any:
         """Bytes that would be read from DRAM if L2 kept nothing from one wave of CTAs to the next."""
@@ -353,9 +358,16 @@ class _Counter:
         return [u for u in found if u.does == "consume" and self.main & set(u.loops)]
 
     def _circulating(self) -> Expr:
-        """Slots that are taken there."""
-        names = {u.body.consumes for u in self._taken_in_rounds()}
-        return sum_of(p.stages for p in self.program.pipelines if p.name in names)
+        """Slots that are taken there, each by itself: rings that one role takes in a round wait for each other."""
+        found = self._taken_in_rounds()
+        rings: dict[str, set[str]] = {}
+        for role in dict.fromkeys(u.place.role for u in found):
+            taken = {u.body.consumes for u in found if u.place.role == role}
+            for name in list(taken):
+                taken |= rings.get(name, {name})
+            rings |= dict.fromkeys(taken, taken)
+        apart = {min(together) for together in rings.values()}
+        return sum_of(p.stages for p in self.program.pipelines if p.name in apart)
 
     def _rows(self) -> dict[str, Expr]:
         """Of each role that takes them, what one of its rounds asks of issue slots and lanes, step by step."""
@@ -365,7 +377,8 @@ class _Counter:
             if role.name in loops:
                 own = Operations(self.program, self.operations.heuristics, role.threads)
                 for number, step in enumerate(row_of(loops[role.name], own)):
-                    out |= {f"row.{role.name}.{number}.{unit}": step.work[unit] for unit in _OF_LANES}
+                    amounts = {unit: step.work[unit] for unit in _OF_LANES} | dict(step.chain)
+                    out |= {f"row.{role.name}.{number}.{what}": amount for what, amount in amounts.items()}
         return out
 
     def _again(self, ctas: Expr) -> dict[str, Expr]:

@@ -135,8 +135,8 @@ class Demand:
     multiplying_warps        of a CTA, where other warps do other things; 0: all
     circulating              slots of tensor memory of a CTA that go from products to warps and back, round after round,
                              each at one of both at a time; 0: warps multiply themselves, or take sums behind the loop
-    rows                     of such loops, per role that takes the slots: its work in one round, in steps, each of
-                             which begins when the one before is done (`tinygpu.cost.in_steps`)
+    rows                     of such loops, per role that takes the slots: what it does and waits for in one round, in
+                             steps, each of which begins when the one before is done (`tinygpu.cost.in_steps`)
     dram_bytes_read          in total, of the whole launch (`tinygpu.cost.locality` for reuse in L2)
     dram_bytes_written
     compulsory_dram_bytes    least DRAM traffic of the problem, for the roofline; defaults to the traffic above
@@ -168,7 +168,7 @@ class Demand:
     chains_beside: Cells = 1
     multiplying_warps: Cells = 0
     circulating: Cells = 0
-    rows: tuple[tuple[Work, ...], ...] = ()
+    rows: tuple[tuple[Phase, ...], ...] = ()
     dram_bytes_read: Cells = 0
     dram_bytes_written: Cells = 0
     compulsory_dram_bytes: Cells | None = None
@@ -220,8 +220,8 @@ def _visit(value: Demand | Phase | Work | Chain, see: Callable[[str, Cells], Non
         if isinstance(inner, Work | Chain | Phase):
             _visit(inner, see)
         elif isinstance(inner, tuple):
-            for work in (work for row in inner for work in row):
-                _visit(work, see)
+            for phase in (phase for row in inner for phase in row):
+                _visit(phase, see)
         elif inner is not None and f.name not in _WORDS:
             see(f.name, inner)
 

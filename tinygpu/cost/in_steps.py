@@ -84,6 +84,7 @@ class _Row:
             for part in s.children:
                 if part.consumes or part.produces:
                     self._wait()
+                    self._at(0).wait("barriers", 2 * times)  # for the slot, and for who has it next
                 self.write(part.statements, times * rounds)
                 if part.consumes or part.produces:
                     self._wait()

@@ -180,7 +180,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     shown_s = np.maximum(apart_s - busiest(turned(unit_s[1], once), once), 0)
     chains_s = chains_s[0], np.where(np.asarray(demand.in_turn) > 0, shown_s, chains_s[1]), chains_s[2]
     # A slot goes around: its products, what warps do with it step by step, latencies. Slots beside it hide that.
-    around_s = unit_s[1]["tensor"] / np.maximum(demand.circulating, 1) + count * row_s(rates, demand) + chains_s[1]
+    around_s = unit_s[1]["tensor"] / np.maximum(demand.circulating, 1) + count * row_s(rates, demand, memory)
     shown_s = np.maximum(around_s - busiest(unit_s[1], once), 0)
     chains_s = chains_s[0], np.where(circulating, shown_s, chains_s[1]), chains_s[2]
     shared_s = np.maximum(unit_s[1]["l2"], dram_s[1] * np.minimum(ctas, sms))
@@ -300,12 +300,18 @@ def groups_of(device: Device, demand: Demand, warps: Times, together: Times) -> 
     return np.asarray(np.maximum(each * together / device.warp_schedulers_per_sm, 1), dtype=np.float64)
 
 
-def row_s(rates: Rates, demand: Demand) -> Times:
-    """Seconds of one round of the role whose steps take longest, one after the other: each its busiest unit's."""
+def row_s(rates: Rates, demand: Demand, memory_cycles: Times) -> Times:
+    """Seconds of one round of the role whose steps take longest, one after the other: each its busiest unit's, and
+    what it waits for in series.
+    """
     longest = np.zeros(())
     for row in demand.rows:
-        steps = [rates.unit_s(step) for step in row]
-        longest = np.maximum(longest, sum(highest([step[key] for key in (*_LANES, "issue", "smem")]) for step in steps))
+        whole = np.zeros(())
+        for step in row:
+            units = rates.unit_s(step.work)
+            whole = whole + highest([units[key] for key in (*_LANES, "issue", "smem")])
+            whole = whole + rates.chain_s(step.chain, memory_cycles)
+        longest = np.maximum(longest, whole)
     return np.asarray(longest, dtype=np.float64)
 
 

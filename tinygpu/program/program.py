@@ -6,6 +6,7 @@ candidate's numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
 from tinygpu.notebook import html as notebook
 from tinygpu.program.listing import listing
-from tinygpu.program.nodes import PART, Axis, Grid, Preceding, Repeated, ScalarArgument, Statement
+from tinygpu.program.nodes import PART, Axis, Grid, Preceding, Repeated, ScalarArgument, Statement, Uniform
 from tinygpu.program.tree import places, walk
 
 # Of the rounds of a loop that are looked at to see how often a branch in it is taken.
@@ -138,13 +139,17 @@ class Program:
     def taken_of(self, s: Statement) -> Expr:
         """In how many of `BRANCH_PARTS` equal parts of its rounds a branch is taken, by the middle of each part.
 
-        What data say of the condition, or which CTA of those that share a tile asks, is not known: it is taken then. So
-        is a branch with loops inside, or with what is left under way.
+        What data say of the condition, or which CTA of those that share a tile asks, is not known: it is taken then,
+        but where it is said how often the number is which. Taken is a branch with loops inside, too, or with what is
+        left under way.
         """
         given, whole = s.taken_where, expr(BRANCH_PARTS)
-        if given is None or given.symbols & (self.said_by_data | {PART}):
+        inside = [i for i in walk((s,)) if i is not s]
+        if given is None or any((isinstance(i, Repeated) and not i.written_out) or i.tokens for i in inside):
             return whole
-        if not given.symbols & self.indices or any(isinstance(i, Repeated) or i.tokens for i in walk((s,))):
+        if given.symbols & (self.said_by_data | {PART}):
+            return self._as_likely(given)
+        if not given.symbols & self.indices:
             return whole
         typical, loops = self._typical(), [i for i in walk(self.body) if isinstance(i, Repeated)]
         sampled = [i for i in loops if i.index in given.symbols]
@@ -157,6 +162,17 @@ class Program:
                 places = self._tiles(part)
             taken = taken + where(self._with(given, {**typical, **places}), 1, 0)
         return taken
+
+    def _as_likely(self, given: Expr) -> Expr:
+        """The same of a condition over one number, of which it is said how often it is which."""
+        known = {s.symbol: s.likely for s in walk(self.body) if isinstance(s, Uniform)}
+        likely = known.get(next(iter(given.symbols)), ()) if len(given.symbols) == 1 else ()
+        (name,) = given.symbols if likely else ("",)
+        held = [(where(given, 1, 0).substitute({name: expr(number)}), share) for number, share in likely]
+        if not likely or not all(taken.is_number for taken, _ in held):
+            return expr(BRANCH_PARTS)
+        share = sum(share for taken, share in held if int(taken))
+        return expr(min(BRANCH_PARTS, max(1, math.ceil(BRANCH_PARTS * share - 1e-9))))
 
     def _tiles(self, part: int) -> dict[str, Expr]:
         """The tile in the middle of one of `BRANCH_PARTS` parts of the grid, along every axis."""

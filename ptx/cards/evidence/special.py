@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from tinygpu.ptx.cards.evidence.elementwise import Tried, card
 from tinygpu.ptx.cards.specimen import Card
 from tinygpu.ptx.isa.elementwise import Arithmetic
+from tinygpu.ptx.isa.ex2_fma import Ex2Fma
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Special, Sqrt, SqrtApprox, Tanh
 
 # What would have to exist for the kinds that are not listed.
@@ -49,3 +51,8 @@ def cards() -> Iterator[Card]:
     )
     for operation, name, meaning, illegal in listed:
         yield card(operation, name, meaning, illegal, "Unexpected instruction types specified for", TRIED[operation])
+    narrow = "ex2 makes two of 16 bits at once, which a polynomial does not come near"
+    tried = Tried(("ex2.approx.{t}", "ex2.approx.ftz.{t}"), dict.fromkeys(("f16", "bf16"), narrow))
+    made = card(Ex2Fma, "ex2.fma", "d = numpy.exp2(a)", "f64", "Unexpected instruction types specified for", tried)
+    cost = "degree + 4 slots of the FMA lanes and 2 of the integer lanes per element"
+    yield replace(made, cost=cost)

@@ -39,6 +39,7 @@ from tinygpu.ptx.isa.alu import (
 )
 from tinygpu.ptx.isa.cvt import CONVERSIONS, Ceil, Cvt, Floor, Round, Trunc, round_to_tf32
 from tinygpu.ptx.isa.elementwise import Accuracy, Arithmetic
+from tinygpu.ptx.isa.ex2_fma import POLYNOMIALS, Ex2Fma
 from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import (
     Cos,
@@ -61,6 +62,7 @@ EXACT: tuple[type[Arithmetic], ...] = (
 )  # fmt: skip
 APPROXIMATE: tuple[type[Arithmetic], ...] = (Cos, DivFull, Ex2, Lg2, RcpApprox, Rsqrt, Sin, SqrtApprox, Tanh)
 FORMS = [operation(kind) for operation in EXACT for kind in operation.spelling]
+FORMS += [Ex2Fma(degree=degree) for degree in POLYNOMIALS]
 FORMS += [made(kind, c) for made in (Where, Compare) for kind in made.spelling for c in COMPARISONS]
 APPROXIMATIONS = [operation(kind) for operation in APPROXIMATE for kind in operation.spelling]
 THREADS = 1024
@@ -167,6 +169,29 @@ def test_approximations_stay_within_their_stated_accuracy(instruction: Arithmeti
             where = np.flatnonzero(~agree)[:3]
             assert not len(where), [([i[w, 0] for i in inputs], values[w, 0], exact[w, 0]) for w in where]
     assert promised.mean() > 0.2
+
+
+@pytest.mark.parametrize("degree", POLYNOMIALS)
+def test_powers_by_polynomials_stay_within_their_stated_accuracy(degree: int) -> None:
+    """Evenly, near whole numbers and halves, where the nearest whole number changes, and at both ends."""
+    instruction = Ex2Fma(degree=degree)
+    accuracy, rng = instruction.error(), np.random.default_rng(degree)
+    halves = np.arange(-280, 255) / 2
+    near = np.concatenate([np.nextafter(halves, side, dtype=np.float32) for side in (-np.inf, np.inf)])
+    a = np.concatenate([near, halves, np.linspace(-140, 127, 400_001), rng.uniform(-1, 1, 200_000), [-np.inf]])
+    a = a[a <= accuracy.high].astype(np.float32)
+    got, exact = instruction.meaning(a).astype(np.float64), np.exp2(a.astype(np.float64))
+    off = np.abs(got - exact) - accuracy.absolute
+    assert (off <= accuracy.relative * exact).all(), a[np.argmax(off / exact)]
+    assert off.max() > 0
+    assert (off / exact).max() > accuracy.relative / 2  # no more is stated than there is
+    assert np.isnan(instruction.meaning(np.array([np.nan], np.float32))).all()
+
+
+def test_a_polynomial_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError) as refused:
+        Ex2Fma(degree=2)
+    assert str(refused.value) == "Ex2Fma has a polynomial of degree 3, 4 or 5, not 2"
 
 
 @settings(max_examples=300)

@@ -9,7 +9,18 @@ import pytest
 
 from tinygpu.devices import device
 from tinygpu.expressions import compile_arrays
-from tinygpu.language import Dim, Input, Machine, Output, Param, blocked, exp2
+from tinygpu.language import (
+    DeclarationError,
+    Dim,
+    Input,
+    Machine,
+    Output,
+    Param,
+    blocked,
+    exp2,
+    integers,
+    one_of,
+)  # fmt: skip
 from tinygpu.program import nodes as n
 from tinygpu.program.program import BRANCH_PARTS
 from tinygpu.program.tree import walk
@@ -72,3 +83,59 @@ def test_a_branch_that_is_never_taken_costs_nothing_and_one_that_always_is_all()
         return int(space.counts(0).value("iteration.sfu_ops", {**space.environment, "warps": 1}))
 
     assert (exponentials(1), exponentials(2048), exponentials(4096)) == (0, 16, 32)
+
+
+class Voted(Machine):
+    """y = exp2(x) of rows in which a number is large, and else x: how often that is, the program says"""
+
+    m = Dim()
+    x, y = Input("f32", m, 32), Output("f32", m, 32)
+    ld, st, shuffle = isa.LdGlobal(1), isa.StGlobal(1), isa.ShflBfly()
+    arithmetic, places, most = isa.arithmetic("f32"), isa.arithmetic("s32"), isa.Max("s32")
+    exact = False
+    values: Any = one_of(0, 1, weights=(7, 1))
+    least = 0
+
+    def program(self, p: Any) -> None:
+        who = blocked((1, 32), threads=32)
+        with p.grid((self.m, 1)) as (i,), p.role("all", warps=1):
+            x = p.load(self.ld, self.x.tile(i, 0, shape=(1, 32)), who)
+            flags = p.where(x > 3.0, p.full(who, "s32", 1), 0)
+            found = p.number(p.reduce(self.most, flags, axis=1, by=self.shuffle), self.values)
+            with p.when(found > self.least), p.unroll(2):
+                p.apply(self.plus, exp2(x), 0.0, into=x)
+            p.store(self.st, self.y.tile(i, 0, shape=(1, 32)), x)
+
+    plus = isa.Add("f32")
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        once = np.exp2(x.astype("f8"))
+        return np.where((x > 3).any(axis=1, keepdims=True), np.exp2(once), x)
+
+
+@pytest.mark.parametrize(
+    ("values", "least", "taken"),
+    [
+        (one_of(0, 1, weights=(7, 1)), 0, 1), (one_of(0, 1), 0, 4), (one_of(0, 2, 5, weights=(1, 2, 3)), 1, 7),
+        (one_of(0, 1, weights=(999, 1)), 0, 1), (integers(0, 2), 0, 8),
+    ],
+)  # fmt: skip
+def test_a_branch_upon_a_number_is_taken_as_often_as_is_said(values: Any, least: int, taken: int) -> None:
+    """In eighths, rounded up; of numbers of which no more is said than their ends, always."""
+    made = type("Said", (Voted,), {"values": values, "least": least, "__module__": __name__})
+    space = build_space(made, made.problem(m=4), device("a100"))
+    program = space.program(space.space.sample(1, np.random.default_rng(0))[0])
+    (branch,) = (s for s in walk(program.body) if isinstance(s, n.When))
+    assert int(program.taken_of(branch)) == taken
+    x = np.array([[2.0] * 32, [1.0] * 31 + [4.0]], np.float32)
+    found = program.run({"x": np.concatenate([x, x])})["y"][:2]
+    if not least:
+        assert np.allclose(found, Voted.reference(x))
+
+
+def test_a_number_that_is_none_of_those_listed_is_refused() -> None:
+    with pytest.raises(DeclarationError) as refused:
+        type("Wrong", (Voted,), {"values": one_of(-1, 1), "__module__": __name__})
+    said = "Wrong.program: p.number makes whole numbers from 0 on, and v5 may be one_of(-1, 1)"
+    assert str(refused.value).splitlines()[0] == said

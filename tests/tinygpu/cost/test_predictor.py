@@ -38,7 +38,7 @@ demands = st.builds(
     turns=st.integers(1, 3),
     in_turn=st.integers(0, 1),
     circulating=st.integers(0, 4),
-    rows=st.tuples(st.tuples(works, works), st.tuples(works)),
+    rows=st.tuples(st.tuples(phases, phases), st.tuples(phases)),
     bytes_in_flight_per_cta=st.integers(1, 1 << 17),
     dram_bytes_read=st.integers(0, 1 << 30),
     dram_bytes_written=st.integers(0, 1 << 30),
@@ -384,7 +384,7 @@ def test_a_demand_has_the_shape_of_any_of_its_counts() -> None:
                     phase = Phase(**{part.__name__.lower(): part(**{name: three})})
                     assert replace(lone, **{field.name: phase}).shape == (3,)
         elif field.name == "rows":
-            assert replace(lone, rows=((Work(), Work(alu_ops=three)),)).shape == (3,)
+            assert replace(lone, rows=((Phase(), Phase(Work(alu_ops=three))),)).shape == (3,)
         elif field.name not in ("operand", "accumulator", "tensor_path"):
             assert replace(lone, **{field.name: three}).shape == (3,)
 

@@ -58,7 +58,8 @@ class ByData(Moves):
         name; where it is negative, 0.
 
         tile    of s32 or u32 and one element, as p.reduce leaves it of all of a tile
-        values  what it may be where there is work, as integers(0, 9): predictions take the mean, and it is never larger
+        values  what it may be where there is work, as integers(0, 9): predictions take the mean, and it is never more;
+                or one_of(0, 1, weights=(7, 1)), where branches upon it are taken as often as that says
         name    what expressions call it: roles that each find the same number give it the same name
         """
         if not isinstance(tile, Tile) or tile.partition is None:
@@ -67,14 +68,17 @@ class ByData(Moves):
             raise self.fail(f"p.number makes a number of s32 or u32, and {tile.name} is {tile.dtype}; cast it first")
         if not all(extent.same(1) for extent in tile.shape):
             raise self.fail(f"p.number takes one element, and {tile} has more; reduce it along every axis first")
-        if not isinstance(values, Values) or not values.whole or values.law == "ascending":
+        listed = isinstance(values, Values) and values.law == "listed"
+        if listed and not all(isinstance(each, int) and each >= 0 for each in values.listed):
+            raise self.fail(f"p.number makes whole numbers from 0 on, and {tile.name} may be {values}")
+        if not listed and (not isinstance(values, Values) or not values.whole or values.law == "ascending"):
             raise self.fail(f"p.number is told what {tile.name} may be, as integers(0, 9), not {values}")
         self._use(tile)
         name = f"{name or tile.name.lstrip('%')}.number"
         if any(body is self.defined.get(name) for body in self.bodies):
             raise self.fail(f"{name} is there already; call another number by another name")
         low, high = _whole(values.low), _whole(values.high)
-        self.emit(n.Uniform(name, tile, (low + high) // 2, high))
+        self.emit(n.Uniform(name, tile, (low + high) // 2, high, _likely(values) if listed else ()))
         self.defined[name] = self.bodies[-1]
         return symbol(name)
 
@@ -137,6 +141,13 @@ class ByData(Moves):
                 raise self.fail(f"{s.name} scans over the grid inside p.when, and all CTAs take part; write it outside")
             if isinstance(s, n.Multiply) and s.token is not None:
                 raise self.fail(f"{s.name} ({s.instruction}) is under way where p.when ends; multiply outside of it")
+
+
+def _likely(values: Values) -> tuple[tuple[int, float], ...]:
+    """(number, how often it is that one) of listed numbers."""
+    numbers = [each for each in values.listed if isinstance(each, int)]
+    weights = values.weights or (1.0,) * len(numbers)
+    return tuple((number, weight / sum(weights)) for number, weight in zip(numbers, weights, strict=True))
 
 
 def _whole(end: Bound) -> Expr:

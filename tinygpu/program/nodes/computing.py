@@ -80,12 +80,14 @@ class Uniform(Statement):
     symbol   what expressions behind it call it
     typical  what it is taken for where nothing is known of the data
     most     the largest that it can be
+    likely   (a number, how often it is that one), where that is known
     """
 
     symbol: str
     value: Tile
     typical: Expr
     most: Expr
+    likely: tuple[tuple[int, float], ...] = ()
 
     @property
     def reads(self) -> tuple[Tile, ...]:
