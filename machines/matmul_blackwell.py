@@ -4,79 +4,58 @@ Three kinds of warps go on beside each other: one brings tiles of a and b, for a
 has them multiplied into a ring of tensor memory; a warpgroup takes the sums of a tile, a piece of its columns at a
 time, through the epilogue and out. A CTA takes tile after tile, and with two slots of sums it multiplies the next tile
 while it stores the one before. Two CTAs may multiply as a pair: each has 128 rows, and brings half of b for both, so
-that a tile of b passes through L2 and is read in shared memory half as often.
+that a tile of b passes through L2 and is read in shared memory half as often. Of 64 rows in each CTA the sums lie
+otherwise, and are read so.
 
-The sums of a row lie in one lane, so a thread has a whole row of a piece: stored from its registers it would touch a
-sector of every row, so pieces pass through shared memory, from where TMA stores rows. Searched are the tile, pairs, the
-depth of the rings, clusters that share what they bring, the order of tiles, CTAs that share tiles (split-K, stream-K),
-the piece, the swizzles, and whether results pass through shared memory.
+Searched are the tile, pairs, the depth of the rings, clusters that share what they bring, the order of tiles, CTAs that
+share tiles (split-K, stream-K) or take each other over, the piece of columns that is stored at a time, the swizzles,
+and whether results pass through shared memory.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
 
-from tinygpu.language import TMEM, Choice, Dim, Param, Require, Tracer, blocked, ceil_div, symbol
-from tinygpu.machines.epilogue import Epilogue
+from tinygpu.language import TMEM, Choice, Dim, Param, Require, Tracer
 from tinygpu.machines.operands import KINDS, operands
+from tinygpu.machines.tensor_sums import TensorSums, where_idle, where_queued, widest_pieces
 from tinygpu.ptx import isa
 
 
-class MatmulBlackwell(Epilogue):
+class MatmulBlackwell(TensorSums):
     """c = activation(scale * (a @ b) + bias) + residual: TMA into a ring, tcgen05.mma into tensor memory, TMA back"""
 
     m, n, k = Dim(), Dim(), Dim()
     a, b, bias, scales, c, residual = operands(m, n, k, *KINDS)
 
-    bn, bk = Param(32, 64, 96, 128, 160, 192, 224, 256), Param(32, 64, 128)
-    stages = Param(2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
-    tiles = Param(1, 2)  # whose sums are in tensor memory at a time
-    cluster_m, cluster_n = Param(1, 2, 4), Param(1, 2)
-    raster = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
-    split_k = Param(1, 2, 3, 4, 6, 8)  # CTAs that share each tile, where there are too few tiles for all SMs
-    stream_k = Param(0, 1)  # all CTAs do the same number of rounds, and share tiles wherever these end
-    launch_control = Param(0, 1)  # those that are done first take over the tiles of those that have not begun
-    piece = Param(16, 32, 64, 128)  # columns of a tile that the epilogue takes at a time
-    outs = Param(1, 2)  # such pieces on their way out: with two, one is stored while the next one comes
-    swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
-    vc = Param(1, 2, 4, 8)  # neighbours that one thread stores at once
+    bn, bk = Param(*range(8, 257, 8)), Param(32, 64, 128, 256)
+    stages, swizzle = Param(2, 3, 4, 5, 6, 7, 8, 10, 12), Param(32, 64, 128)
+    piece = Param(8, 16, 32, 64, 128)  # columns of a tile that the epilogue takes at a time
+    shared, taken_over = where_idle(m, n, k, bn, bk), where_queued(m, n, bn)
+    widest = widest_pieces(piece)
+    narrow = Require(
+        (piece > 8) | (bn % 16 == 8), "pieces of 8 columns are of tiles of which no wider ones are parts",
+        kind="dominance", why="an instruction more for the same columns, and vectors of half the width",
+    )  # fmt: skip
 
-    shared = Require(
-        (split_k == 1)
-        | ((ceil_div(m, 128) * ceil_div(n, bn) * split_k <= 2 * symbol("device.sm_count")) & (split_k * bk <= k)),
-        "CTAs share tiles only where SMs would be idle (two CTAs for each at most), and each has rounds of its own",
-        kind="dominance",
-        why="the fix-up passes through L2 once more, which costs more than it brings where every SM has a tile",
-    )
-
-    taken_over = Require(
-        (launch_control == 0) | (ceil_div(m, 128) * ceil_div(n, bn) * split_k > symbol("device.sm_count")),
-        "CTAs take each other over only where some do not begin at once: there are more of them than SMs",
-        kind="dominance",
-        why="where all begin at once, every answer is a no, for which each tile waits",
-    )
-    ctas, store = Choice("one", "pairs"), Choice("staged", "direct")
-
-    tma, ld, put = isa.TmaLoad(), isa.Tcgen05Ld(), isa.TmaStore()
+    bm = Choice(128, 64)  # rows of a tile in each CTA
+    ctas = Choice("one", "pairs")
     mma, mma_pair = isa.Tcgen05Mma(bn), isa.Tcgen05MmaPair(bn)
-    st_stage, st_row = isa.StShared(vc), isa.StGlobal(vc)
-    ld_bias, ld_residual = isa.LdGlobal(1), isa.LdGlobal(1)
-    leave, take = isa.StGlobal(4), isa.LdGlobal(4)  # of what the CTAs that share a tile have of it
+    mma_64, mma_pair_64, ld_split = isa.Tcgen05Mma64(bn), isa.Tcgen05MmaPair64(bn), isa.Tcgen05Ld("16x32bx2")
 
     def program(self, p: Tracer) -> None:
-        bm, bn, bk, piece, depth = 128, self.bn, self.bk, self.piece, 256 // self.a.dtype.bits
-        pairs = self.ctas == "pairs"
-        mma, part = (self.mma_pair, bn // 2) if pairs else (self.mma, bn)
+        bm, bn, bk, depth, pairs = self.bm, self.bn, self.bk, 256 // self.a.dtype.bits, self.ctas == "pairs"
+        whole, pair = (self.mma, self.mma_pair) if bm == 128 else (self.mma_64, self.mma_pair_64)
+        mma, part = (pair, bn // 2) if pairs else (whole, bn)
+        # Sums of 64 rows are in half of the lanes; those of pairs have one half of the columns below the other.
+        ld = self.ld_split if bm == 64 and not pairs else self.ld
+        piece = bn if bm == 64 and pairs else self.piece
         a_stage = p.smem(self.a.dtype, (bm, bk), contiguous=self.a.contiguous, swizzle=self.swizzle)
         b_stage = p.smem(self.b.dtype, (bk, part), contiguous=self.b.contiguous, swizzle=self.swizzle)
-        c_tile = p.buffer(TMEM, mma.accumulator(self.a.dtype, self.b.dtype), (bm, bn))
-        rows = blocked((bm, piece), threads=bm, vector=self.vc, across=1, name="c")
+        c_tile = p.buffer(TMEM, mma.accumulator(self.a.dtype, self.b.dtype), (bm, bn), path=mma.path(bn))
+        rows = ld.held((bm, piece), mma.path(piece), vector=self.vc, name="c")
         with (
-            p.grid(
-                (self.n, bn), (self.m, bm), raster=self.raster, cluster=(self.cluster_n, self.cluster_m),
-                persistent=True, slices=self.split_k, stream_k=self.stream_k, launch_control=self.launch_control,
-            ) as (j, i),
+            self.dealt(p, self.m, self.n, bm, bn) as (j, i),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
             p.pipeline("sums", self.tiles, c=c_tile) as sums,
             ExitStack() as around,
@@ -91,23 +70,4 @@ class MatmulBlackwell(Epilogue):
                     p.loop(self.k, step=bk, divided=True), ring.consume() as s, p.unroll(bk, step=depth) as kt,
                 ):
                     p.multiply(mma, t.c, s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, part)))
-            out = None
-            if self.store == "staged":
-                out = around.enter_context(
-                    p.pipeline("out", self.outs, c=p.smem(self.c.dtype, (bm, piece), swizzle=self.swizzle_c))
-                )
-            with p.role("epilogue", warps=4, first=4), sums.consume() as t, p.unroll(bn, step=piece) as at:
-                values = p.load(self.ld, t.c.window((0, at), (bm, piece)), rows)
-                with p.fix_up(isa.Add(values.dtype.name), self.leave, self.take, values) as total:
-                    self.put_away(p, out, total, i, j + at)
-
-    def put_away(self, p: Tracer, out: Any, total: Any, i: Any, j: Any) -> None:
-        """A piece of the sums through the epilogue, and out."""
-        result, target = self.finish(p, total, i, j), self.c.tile(i, j, shape=total.shape)
-        if out is None:
-            p.store(self.st_row, target, result)
-            return
-        with out.produce() as s:
-            p.store(self.st_stage, s.c, result)
-        with out.consume() as s:
-            p.copy(self.put, s.c, target)
+            self.take_sums(p, sums, ld, rows, self.out(p, around, rows), i, j, bn)

@@ -13,8 +13,9 @@ descriptor names the first of four scales in a cell. The manual orders a copy be
 no product before a later copy, so the columns are a ring, in which commits say when scales are there and were read. A
 stage is given back before its scales are told of: so who multiplies knows that arrivals at other CTAs have come as
 well. CTAs may multiply in pairs: then each brings half of b, and the scales of its own rows and of all columns.
-Searched are the tile, clusters, the depth of the three rings, the order of tiles, the piece, the swizzles, and whether
-results pass through shared memory, from where TMA stores them.
+A tile of columns may begin within a chunk of scales. Searched are the tile, clusters, the depth of the three rings, the
+order of tiles, CTAs that share tiles or take each other over, the piece, the swizzles, and whether results pass through
+shared memory, from where TMA stores them.
 """
 
 from __future__ import annotations
@@ -24,39 +25,34 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import TMEM, Choice, Dim, Input, Output, Param, Require, Tracer, blocked, integers, uniform
+from tinygpu.language import TMEM, Choice, Dim, Input, Output, Param, Require, Tracer, integers, uniform
 from tinygpu.machines.epilogue import Epilogue
 from tinygpu.machines.matmul_block_scaled import MX, RESULTS
 from tinygpu.machines.operands import RESIDUALS, of
+from tinygpu.machines.tensor_sums import TensorSums, where_idle, where_queued, widest_pieces
 from tinygpu.ptx import isa
 
 CHUNK, BLOCKS = 128, 4  # rows, and blocks along k, of a chunk of scales
 
 
-class ScaledInChunks(Epilogue):
+class ScaledInChunks(TensorSums):
     """c = activation(scale * (a * scales of a) @ (b * scales of b) + bias) + residual, in tensor memory"""
 
     m, n, k, rows, row_bytes = Dim(), Dim(), Dim(), Dim(follows=lambda m: 32), Dim(follows=lambda m: 16)
     down_a, down_b = Dim(follows=lambda m: -(-m // CHUNK)), Dim(follows=lambda n: -(-n // CHUNK))
 
-    bn, bk = Param(128, 256), Param(128, 256, 512)
-    stages = Param(2, 3, 4, 5, 6)
-    scaled = Param(1, 2, 4)  # stages whose scales are in tensor memory at a time
+    bn, bk = Param(32, 64, 96, 128, 160, 192, 224, 256), Param(128, 256, 512)
+    stages, swizzle = Param(2, 3, 4, 5, 6), Param(64, 128)
+    piece = Param(16, 32, 64, 128)  # columns of a tile that the epilogue takes at a time
+    scaled = Param(1, 2)  # stages whose scales are in tensor memory at a time
+    shared, taken_over = where_idle(m, n, k, bn, bk), where_queued(m, n, bn)
+    widest = widest_pieces(piece)
     needed = Require(
         scaled <= stages, "scales of no more stages are in tensor memory than there are stages", kind="dominance",
         why="scales come from a stage that is full, and what it held before was multiplied before it was filled",
     )  # fmt: skip
-    tiles = Param(1, 2)  # whose sums are in tensor memory at a time
-    cluster_m, cluster_n = Param(1, 2, 4), Param(1, 2)
-    raster = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
-    piece = Param(16, 32, 64, 128)  # columns of a tile that the epilogue takes at a time
-    outs = Param(1, 2)  # such pieces on their way out: with two, one is stored while the next one comes
-    swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
-    vc = Param(1, 2, 4, 8)  # neighbours that one thread stores at once
-
-    ctas, store = Choice("one", "pairs"), Choice("staged", "direct")
-    tma, put, cp, cp_pair, ld = isa.TmaLoad(), isa.TmaStore(), isa.Tcgen05Cp(), isa.Tcgen05CpPair(), isa.Tcgen05Ld()
-    st_stage, st_row, ld_bias, ld_residual = isa.StShared(vc), isa.StGlobal(vc), isa.LdGlobal(1), isa.LdGlobal(1)
+    ctas = Choice("one", "pairs")
+    cp, cp_pair = isa.Tcgen05Cp(), isa.Tcgen05CpPair()
 
     block: int
     mma: Any
@@ -67,9 +63,9 @@ class ScaledInChunks(Epilogue):
 
     def multiply(self, p: Tracer) -> None:
         bm, bn, bk, piece, kind = 128, self.bn, self.bk, self.piece, self.scales_a.dtype
-        down, deep, depth = bn // CHUNK, BLOCKS * self.block, 256 // self.a.dtype.bits
-        along, pairs = bk // deep, self.ctas == "pairs"
+        deep, depth, pairs = BLOCKS * self.block, 256 // self.a.dtype.bits, self.ctas == "pairs"
         mma, cp, part = (self.mma_pair, self.cp_pair, bn // 2) if pairs else (self.mma, self.cp, bn)
+        along, down = bk // deep, mma.chunks(bn)  # chunks of scales of a stage; a tile may begin within one
         stage = {
             "a": p.smem(self.a.dtype, (bm, bk), swizzle=self.swizzle),
             "b": p.smem(self.b.dtype, (bk, part), contiguous=0, swizzle=self.swizzle),
@@ -80,45 +76,32 @@ class ScaledInChunks(Epilogue):
             "sa": p.buffer(TMEM, kind, (32, 16 * along)),
             "sb": p.buffer(TMEM, kind, (32, 16 * along * down)),
         }
-        rows = blocked((bm, piece), threads=bm, vector=self.vc, across=1, name="c")
+        rounds: dict[str, Any] = {"step": bk, "divided": True}
+        rows = self.ld.held((bm, piece), mma.path(piece), vector=self.vc, name="c")
+        c_tile = p.buffer(TMEM, "f32", (bm, bn), path=mma.path(bn))
         with (
-            p.grid(
-                (self.n, bn), (self.m, bm), raster=self.raster, cluster=(self.cluster_n, self.cluster_m),
-                persistent=True,
-            ) as (j, i),
+            self.dealt(p, self.m, self.n, bm, bn) as (j, i),
             p.pipeline("ring", self.stages, **stage) as ring,
             p.pipeline("cells", self.scaled, **cells) as cell,
-            p.pipeline("sums", self.tiles, c=p.buffer(TMEM, "f32", (bm, bn))) as sums,
+            p.pipeline("sums", self.tiles, c=c_tile) as sums,
             ExitStack() as around,
         ):
-            with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.produce() as s:
+            with p.role("producer", warps=1), p.loop(self.k, **rounds) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=0)
                 mine = j + p.rank(1) % 2 * part if pairs else j
                 p.copy(self.tma, self.b.tile(kk, mine, shape=(bk, part)), s.b, multicast=None if pairs else 1)
                 p.copy(self.tma, self.scales_a.tile(i // CHUNK, kk // deep, 0, 0, shape=(1, along, 32, 16)), s.sa)
                 p.copy(self.tma, self.scales_b.tile(j // CHUNK, kk // deep, 0, 0, shape=(down, along, 32, 16)), s.sb)
-            with p.role("scaler", warps=1, first=1), p.loop(self.k, step=bk), cell.produce() as t, ring.consume() as s:
+            with p.role("scaler", warps=1, first=1), p.loop(self.k, **rounds), cell.produce() as t, ring.consume() as s:
                 p.copy(cp, s.sa, t.sa)
                 p.copy(cp, s.sb, t.sb)
             with p.role("multiplier", warps=1, first=2), sums.produce() as t:
                 p.clear(t.c)
-                with p.loop(self.k, step=bk), ring.consume() as s, cell.consume() as by, p.unroll(bk, step=depth) as kt:
+                loop, steps = p.loop(self.k, **rounds), p.unroll(bk, step=depth)
+                with loop, ring.consume() as s, cell.consume() as by, steps as kt:
                     fa, fb = s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, part))
-                    p.multiply(mma, t.c, fa, fb, scales=(by.sa, by.sb), at=kt)
-            out = None
-            if self.store == "staged":
-                leaves = p.smem(self.c.dtype, (bm, piece), swizzle=self.swizzle_c)
-                out = around.enter_context(p.pipeline("out", self.outs, c=leaves))
-            with p.role("epilogue", warps=4, first=4), sums.consume() as t, p.unroll(bn, step=piece) as at:
-                values = p.load(self.ld, t.c.window((0, at), (bm, piece)), rows)
-                result, target = self.finish(p, values, i, j + at), self.c.tile(i, j + at, shape=(bm, piece))
-                if out is None:
-                    p.store(self.st_row, target, result)
-                else:
-                    with out.produce() as s:
-                        p.store(self.st_stage, s.c, result)
-                    with out.consume() as s:
-                        p.copy(self.put, s.c, target)
+                    p.multiply(mma, t.c, fa, fb, scales=(by.sa, by.sb), at=kt, column=j % CHUNK)
+            self.take_sums(p, sums, self.ld, rows, self.out(p, around, rows), i, j, bn)
 
     @staticmethod
     def unpacked(x: Any, scales: Any) -> Any:

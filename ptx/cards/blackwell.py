@@ -201,6 +201,13 @@ def _products() -> Iterator[str]:
     )
     yield _readings("operand in tensor memory", "operand in shared memory")
     yield from _carded(card("tcgen05.mma"))
+    yield "### 64 rows"
+    yield (
+        "With M = 64 a product by one CTA has the 16 rows of a slab in the lower half of its lanes, and takes the time "
+        "of 128 rows. A load of 32 lanes would bring cells that nobody wrote: `.16x32bx2` gives the lower half of a "
+        "warp's threads the left columns of its 16 lanes and the upper half the right ones, so that all have work."
+    )
+    yield from _carded(card("tcgen05.mma.m64"))
 
 
 def _scales() -> Iterator[str]:
@@ -271,6 +278,11 @@ def _pairs() -> Iterator[str]:
         "`.cta_group`. A commit with `.multicast::cluster` and the mask of both CTAs tells both."
     )
     yield _readings("pair")
+    yield (
+        "With M = 128, 64 rows in each CTA, all lanes are busy: the right half of the columns of D lies below the left "
+        "one, in as many columns of tensor memory, and `.32x32b` reads both."
+    )
+    yield from _carded(card("tcgen05.mma.pair.m64"))
 
 
 def _tma() -> Iterator[str]:

@@ -18,6 +18,7 @@ from tinygpu.ptx.cards.evidence import (
     tcgen05_cp,
     tcgen05_ld,
     tcgen05_mma,
+    tcgen05_mma_64,
     tcgen05_mma_cells,
     tcgen05_mma_pair,
     tcgen05_mma_scaled,
@@ -43,7 +44,8 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
     cells = (tcgen05_cp, tcgen05_ld, tcgen05_st)
-    tensor_memory = (tcgen05_mma, tcgen05_mma_pair, tcgen05_mma_cells, tcgen05_mma_scaled, tcgen05_scaled_pair, *cells)
+    products_there = (tcgen05_mma, tcgen05_mma_pair, tcgen05_mma_64, tcgen05_mma_cells)
+    tensor_memory = (*products_there, tcgen05_mma_scaled, tcgen05_scaled_pair, *cells)
     products = (mma, mma_scaled, wgmma, wgmma_registers, *tensor_memory)
     modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt, unpack)
     return tuple(card for module in modules for card in module.cards())

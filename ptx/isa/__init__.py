@@ -37,6 +37,7 @@ from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tcgen05_cp import Tcgen05Cp, Tcgen05CpPair
 from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma, Tcgen05MmaPair
+from tinygpu.ptx.isa.tcgen05_mma_64 import Tcgen05Mma64, Tcgen05MmaPair64
 from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells
 from tinygpu.ptx.isa.tcgen05_mma_scaled import Tcgen05MmaScaled, Tcgen05MmaScaledPair
 from tinygpu.ptx.isa.tcgen05_st import Tcgen05St
@@ -105,8 +106,10 @@ __all__ = [
     "Tcgen05CpPair",
     "Tcgen05Ld",
     "Tcgen05Mma",
+    "Tcgen05Mma64",
     "Tcgen05MmaCells",
     "Tcgen05MmaPair",
+    "Tcgen05MmaPair64",
     "Tcgen05MmaScaled",
     "Tcgen05MmaScaledPair",
     "Tcgen05St",

@@ -1,7 +1,7 @@
 """tcgen05.ld: columns of tensor memory to registers; and which cells the registers of a warp hold, of every shape.
 
-operands   a tile in TMEM whose elements fill cells; registers of a warpgroup, row t in thread t
-legality   who holds what: a warp reaches the lanes from 32 (w mod 4) on
+operands   a tile in TMEM whose elements fill cells; registers of a warpgroup, of .32x32b row t in thread t
+legality   who holds what: a warp reaches the lanes from 32 (w mod 4) on, and there what the shape says
 meaning    a copy
 cost       128 lanes x 4 bytes of each column
 lowering   `Tcgen05Ld.statement`, in the fewest instructions, and one wait for all
@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tinygpu.language.instruction import CellLoad
+from tinygpu.language.instruction import CellLoad, CellMove
+from tinygpu.language.instruction.base import or_of
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import E
@@ -53,6 +54,7 @@ SHAPES = (
     AccessShape("16x128b", Layout.parse("((4,8),2):((1@column,1@lane),8@lane)"), 4, 64),
     AccessShape("16x256b", Layout.parse("((4,8),(2,2)):((2@column,1@lane),(1@column,8@lane))"), 8, 32),
 )
+SPLIT = "16x32bx2"
 
 
 def split(distance: Leaf, count: Leaf) -> Layout:
@@ -75,22 +77,62 @@ def packed(layout: Layout) -> Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Tcgen05Ld(CellLoad):
-    """tcgen05.ld.32x32b: each thread of a warpgroup has the row of its lane."""
+class Shaped(CellMove):
+    """What tcgen05.ld and tcgen05.st have in common: the lanes and columns that one instruction accesses.
+
+    shape  "32x32b": 32 lanes, a column in each register; "16x32bx2": 16 lanes, the upper half of the threads other
+           columns of them; "16x64b", "16x128b" and "16x256b": 16 lanes, whose columns neighbouring threads share
+    """
+
+    shape: str = "32x32b"
 
     target: ClassVar[int] = 100
     only: ClassVar[tuple[int, ...]] = (100, 103)
     isa: ClassVar[tuple[int, int]] = (8, 6)
-    counts: ClassVar[tuple[int, ...]] = (1, 2, 4, 8, 16, 32, 64, 128)
+
+    def __post_init__(self) -> None:
+        known = [s.name for s in SHAPES] + [SPLIT]
+        if self.shape not in known:
+            raise ValueError(f"tcgen05.ld and tcgen05.st have the shapes {or_of(known)}, not {self.shape!r}")
+
+    @property
+    def _of(self) -> AccessShape | None:
+        return next((s for s in SHAPES if s.name == self.shape), None)
+
+    @property
+    def counts(self) -> tuple[int, ...]:  # type: ignore[override]
+        most = 128 if self._of is None else self._of.most
+        return tuple(1 << i for i in range(most.bit_length()))
+
+    @property
+    def windows(self) -> int:  # type: ignore[override]
+        return 2 if self._of is None else 1
+
+    def access(self, count: Leaf, apart: Leaf = 0) -> Layout:
+        return split(apart, count) if self._of is None else self._of.repeated(count)
+
+    def repetition(self, registers: Sequence[str]) -> int:
+        """How often an instruction with so many registers repeats."""
+        return len(registers) // (1 if self._of is None else self._of.once[1].size)
+
+
+@dataclass(frozen=True, eq=False)
+class Tcgen05Ld(Shaped, CellLoad):
+    """tcgen05.ld: each warp of a warpgroup has what its lanes hold.
+
+    shape  "32x32b": each thread has the row of its lane; others as the page of fragments shows
+    """
+
     source: ClassVar[str] = "PTX ISA, tcgen05.ld; tcgen05.wait"
 
     @property
     def label(self) -> str:
-        return "tcgen05.ld"
+        return "tcgen05.ld" if self.shape == "32x32b" else f"tcgen05.ld.{self.shape}"
 
-    def statement(self, registers: Sequence[str], address: str) -> str:
-        held = ", ".join(registers)
-        return f"tcgen05.ld.sync.aligned.32x32b.x{len(registers)}.b32 {{{held}}}, {address};"
+    def statement(self, registers: Sequence[str], address: str, apart: int = 0) -> str:
+        held, more = ", ".join(registers), f", {apart}" if self.windows > 1 else ""
+        form = f"{self.shape}.x{self.repetition(registers)}"
+        return f"tcgen05.ld.sync.aligned.{form}.b32 {{{held}}}, {address}{more};"
 
     def complete(self) -> str:
         return "tcgen05.wait::ld.sync.aligned;"

@@ -10,6 +10,7 @@ lowering   `Tcgen05Mma.issue`, matrix descriptors made of the operands' places, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -19,6 +20,7 @@ from tinygpu.expressions import all_of, any_of, expr
 from tinygpu.language.instruction import Completion, Scope
 from tinygpu.language.instruction.base import or_of
 from tinygpu.language.memories import SMEM, TMEM, Memory
+from tinygpu.language.tile import Tile
 from tinygpu.ptx.isa.shared_operands import MOST_COLUMNS, SharedOperands
 
 
@@ -112,9 +114,11 @@ class Tcgen05Mma(SharedOperands):
 
     def type_rules(self, a: DType, b: DType) -> tuple[Constraint, ...]:
         """Columns that exist for these types; and of a kind that not all have, the GPUs that do."""
-        n, kind, step = expr(self.n), self.kind(a, b), self.step(a, b)
-        legal = all_of([n % step == 0, n >= step, n <= MOST_COLUMNS])
-        sentence = f"an instruction of kind::{kind.name} has {step} to {MOST_COLUMNS} columns, in steps of {step}"
+        n, kind = expr(self.n), self.kind(a, b)
+        step, also = self.step(kind), self.also(kind)
+        legal = any_of([all_of([n % step == 0, n >= step, n <= MOST_COLUMNS]), *(n == few for few in also)])
+        more = f", or {or_of(also)}" if also else ""
+        sentence = f"an instruction of kind::{kind.name} has {step} to {MOST_COLUMNS} columns, in steps of {step}{more}"
         columns = self.rule(f"columns for {a}", legal, sentence, "emulator")
         if kind.targets == self.only:
             return (columns,)
@@ -123,9 +127,21 @@ class Tcgen05Mma(SharedOperands):
         exists = self.rule(f"kind for {a}", having, f"kind::{kind.name} exists on {named} only", "assembler")
         return exists, columns
 
-    def step(self, a: DType, b: DType) -> int:
+    def step(self, kind: Kind) -> int:
         """Columns of an instruction are so many, or several times that."""
         return 16
+
+    def also(self, kind: Kind) -> tuple[int, ...]:
+        """Other numbers of columns that an instruction may have."""
+        return ()
+
+    def rules_of(self, name: str, tile: Tile, k_axis: int) -> Iterator[Constraint]:
+        yield from super().rules_of(name, tile, k_axis)
+        buffer, step = tile.buffer, 16 * self.ctas
+        if name == "b" and buffer is not None and buffer.contiguous != k_axis and tile.dtype.bits == 8:
+            # PTX ISA, table 52.
+            sentence = f"where operand b has 8-bit elements contiguous along n, columns come in steps of {step}"
+            yield self.rule("columns along n", expr(self.n) % step == 0, sentence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +159,6 @@ class Tcgen05MmaPair(Tcgen05Mma):
     def label(self) -> str:
         return "tcgen05.mma.pair"
 
-    def step(self, a: DType, b: DType) -> int:
-        """PTX ISA, tables 39 and 52: 16; of integers, and where 8-bit elements are contiguous along n, 32."""
-        return 32 if b.bits == 8 else 16
+    def step(self, kind: Kind) -> int:
+        """PTX ISA, table 39: 16, of integers 32."""
+        return 32 if kind.name == "i8" else 16

@@ -18,7 +18,7 @@ import numpy as np
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import Expr, all_of, expr
+from tinygpu.expressions import Expr, Operand, all_of, ceil_div, expr
 from tinygpu.language.instruction import WORD_OF_SCALES, Scales
 from tinygpu.ptx.isa.tcgen05_mma import Kind, Tcgen05Mma
 
@@ -99,10 +99,22 @@ class Tcgen05MmaScaled(Tcgen05Mma):
         """(columns behind the first, byte in the cell) of the scales of block `first` of so many rows."""
         return first // WORD_OF_SCALES * (rows // LANES), first % WORD_OF_SCALES
 
+    def chunks(self, rows: Operand) -> Expr:
+        """Chunks that a tile of so many rows of a, or columns of b, reaches into, whichever tile of these it is.
+
+        Where tiles are multiples of 32, 64 or 128 rows, the last of them in a chunk begins at row 96, 64 or 0.
+        """
+        odd, half = expr(rows) // LANES % 2, expr(rows) // (2 * LANES) % 2
+        begins = 3 * LANES * odd + 2 * LANES * half * (1 - odd)
+        return ceil_div(expr(rows) + begins, CHUNK)
+
+    def scale_rows(self, rows: Expr) -> Expr:
+        return self.chunks(rows) * CHUNK
+
     def scale_rules(self, rows: Expr, columns: Expr) -> tuple[Constraint, ...]:
-        """Scales come in chunks; several instructions along n begin at columns of scales of their own."""
-        whole = all_of([rows % CHUNK == 0, columns % CHUNK == 0, expr(self.n) % LANES == 0])
-        sentence = f"scales come in chunks of {CHUNK} rows of a and columns of b, of which tiles have whole ones"
+        """Scales come in chunks; tiles and instructions along n begin at columns of scales of their own."""
+        whole = all_of([rows % CHUNK == 0, columns % LANES == 0, expr(self.n) % LANES == 0])
+        sentence = f"scales come in chunks of {CHUNK} rows: tiles have whole ones of a, and {LANES} columns of b"
         return (self.rule("chunks of scales", whole, sentence),)
 
     def text(self, a: DType, b: DType) -> str:

@@ -14,25 +14,25 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tinygpu.language.instruction import CellStore
+from tinygpu.ptx.isa.tcgen05_ld import Shaped
 
 
 @dataclass(frozen=True, eq=False)
-class Tcgen05St(CellStore):
-    """tcgen05.st.32x32b: each thread of a warpgroup fills the row of its lane."""
+class Tcgen05St(Shaped, CellStore):
+    """tcgen05.st: each warp of a warpgroup fills what its lanes hold.
 
-    target: ClassVar[int] = 100
-    only: ClassVar[tuple[int, ...]] = (100, 103)
-    isa: ClassVar[tuple[int, int]] = (8, 6)
-    counts: ClassVar[tuple[int, ...]] = (1, 2, 4, 8, 16, 32, 64, 128)
+    shape  "32x32b": each thread fills the row of its lane; others as the page of fragments shows
+    """
+
     source: ClassVar[str] = "PTX ISA, tcgen05.st; tcgen05.wait"
 
     @property
     def label(self) -> str:
-        return "tcgen05.st"
+        return "tcgen05.st" if self.shape == "32x32b" else f"tcgen05.st.{self.shape}"
 
-    def statement(self, address: str, registers: Sequence[str]) -> str:
-        held = ", ".join(registers)
-        return f"tcgen05.st.sync.aligned.32x32b.x{len(registers)}.b32 {address}, {{{held}}};"
+    def statement(self, address: str, registers: Sequence[str], apart: int = 0) -> str:
+        held, more = ", ".join(registers), f", {apart}" if self.windows > 1 else ""
+        return f"tcgen05.st.sync.aligned.{self.shape}.x{self.repetition(registers)}.b32 {address}{more}, {{{held}}};"
 
     def complete(self) -> str:
         return "tcgen05.wait::st.sync.aligned;"

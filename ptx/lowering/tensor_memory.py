@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tinygpu.expressions import expr
 from tinygpu.language.buffer_space import BARRIER_BYTES
+from tinygpu.language.data_paths import LANES_OF_A_WARP, columns_taken, divides_columns, path_of
 from tinygpu.language.instruction import CellCopy, CellLoad, CellStore, MatrixMultiply
 from tinygpu.language.memories import TMEM, TMEM_LANES
 from tinygpu.language.partition import Partition
@@ -26,7 +28,7 @@ from tinygpu.ptx.lowering.texts import written
 
 BEFORE, AFTER = (Fence(f"tcgen05.fence::{side}_thread_sync") for side in ("before", "after"))
 # PTX ISA, tensor memory addressing: the lane is in the upper half; a warp has the lanes from 32 (w mod 4) on.
-LANES_OF_A_WARP, LANE_BIT = 32, 16
+LANE_BIT = 16
 WARPS = TMEM_LANES // LANES_OF_A_WARP
 # Columns of one load or store: of 128, a thread of a kernel with 512 threads, each with 128 registers at launch, has no
 # register left for the address (nvJitLink 13.0, C7602), whatever its role's budget is.
@@ -95,7 +97,8 @@ def _begins(context: Context, tile: Tile) -> Number:
     place = found.places[tile.buffer.name]
     lane, lane_terms = context.affine(tile.offset[0])
     column, terms = context.affine(tile.offset[1])
-    if lane or lane_terms or terms:
+    whole = tile.buffer.path is None or not divides_columns(tile.buffer.path)
+    if lane or lane_terms or terms or not (whole or column == 0):
         raise LoweringError(f"the window of {tile.name} begins at no fixed column of all lanes")
     cell = column * tile.dtype.bits // 32
     slot = context.slots[tile.buffer.name.split(".")[0]]
@@ -174,9 +177,12 @@ def _scales(context: Context, s: n.Multiply, side: int, columns: int) -> tuple[N
     first = context.number(s.blocks()[0])
     if not isinstance(first, int):
         raise LoweringError(f"{s.name} takes scales from {s.at} on, where no number is known before the launch")
-    rows = int(s.accumulator.shape[side])
+    rows = int(s.instruction.scale_rows(s.accumulator.shape[side]))
     behind, byte = s.instruction.scale_columns(rows, first)
-    return context.emit.add(_begins(context, s.scales[side]), behind + columns // LANES_OF_A_WARP), byte
+    emit, begin = context.emit, _begins(context, s.scales[side])
+    if side:
+        begin = emit.add(begin, emit.div(context.number(s.column), LANES_OF_A_WARP))
+    return emit.add(begin, behind + columns // LANES_OF_A_WARP), byte
 
 
 def load(context: Context, s: n.Load) -> None:
@@ -189,9 +195,9 @@ def load(context: Context, s: n.Load) -> None:
     register = dict(zip(_held(partition), tile.registers, strict=True))
     start = _begins_in_lanes(context, s.source)
     emit.comment(f"{s.name}: {s.result} = {instruction.label} {s.source.name}")
-    for column, count in _runs(instruction.counts, int(s.source.shape[1])):
-        registers = [str(register[c]) for c in range(column, column + count)]
-        emit.line(written(instruction.statement, registers, f"[{emit.add(start, column)}]"))
+    for run in _runs(instruction, s.source, 1):
+        registers = [str(register[place]) for place in run.places]
+        emit.line(written(instruction.statement, registers, f"[{run.address(context, start)}]", *run.apart))
     emit.line(written(instruction.complete))
     issue(context, Settled("tcgen05.ld"))
     context.tiles[s.result.name] = tile
@@ -203,39 +209,77 @@ def store(context: Context, s: n.Store) -> None:
     if not isinstance(instruction, CellStore) or partition is None:
         raise LoweringError(f"{s.name} does not store into tensor memory")
     emit = context.emit
-    cells = _cells(context, context.registers_of(s.value), _held(partition), 32 // s.target.dtype.bits)
+    each = 32 // s.target.dtype.bits
+    cells = _cells(context.registers_of(s.value), _held(partition), each)
     start = _begins_in_lanes(context, s.target)
     emit.comment(f"{s.name}: {s.target} = {instruction.label} {s.value}")
-    for column, count in _runs(instruction.counts, len(cells)):
-        registers = [str(r) for r in cells[column : column + count]]
-        emit.line(written(instruction.statement, f"[{emit.add(start, column)}]", registers))
+    for run in _runs(instruction, s.target, each):
+        registers = [str(cells[place]) for place in run.places]
+        emit.line(written(instruction.statement, f"[{run.address(context, start)}]", registers, *run.apart))
     emit.line(written(instruction.complete))
     issue(context, Settled("tcgen05.st"))
 
 
-def _held(partition: Partition) -> list[int]:
-    """The column of each value of a thread."""
-    return [int(c) for c in partition.coordinates()[0, :, 1]]
+Place = tuple[int, int]  # row and column of an element of a tile
 
 
-def _cells(context: Context, tile: RegisterTile, held: list[int], each: int) -> list[Reg]:
-    """The registers that fill the cells from the first column on, `each` elements to a cell."""
-    value = {column: number for number, column in enumerate(held)}
+def _held(partition: Partition) -> list[Place]:
+    """Where each value of a warpgroup's first thread lies in the tile."""
+    return [(int(row), int(column)) for row, column in partition.coordinates()[0]]
+
+
+def _cells(tile: RegisterTile, held: list[Place], each: int) -> dict[Place, Reg]:
+    """The registers that fill cells of `each` elements, by where the first of them lies in the tile."""
+    value = {place: number for number, place in enumerate(held)}
     if each == 1:
-        return [tile.register(value[column]) for column in range(len(held))]
-    pairs = [(value[column], value[column + 1]) for column in range(0, len(held), 2)]
-    if any(second != first + 1 or first % tile.packed or tile.packed != each for first, second in pairs):
+        return {place: tile.register(number) for place, number in value.items()}
+    pairs = {
+        (row, column): (number, value[row, column + 1]) for (row, column), number in value.items() if column % each == 0
+    }
+    if any(second != first + 1 or first % tile.packed or tile.packed != each for first, second in pairs.values()):
         raise LoweringError("neighbouring columns of a cell are not in one register")
-    return [tile.register(first) for first, _ in pairs]
+    return {place: tile.register(first) for place, (first, _) in pairs.items()}
 
 
-def _runs(counts: tuple[int, ...], end: int) -> Iterator[tuple[int, int]]:
-    """(the first column, how many) of each instruction, few for so many columns."""
-    column = 0
-    while column < end:
-        count = max(c for c in counts if c <= min(end - column, MOST_AT_ONCE))
-        yield column, count
-        column += count
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One load or store.
+
+    lane, column  where it begins, from the first cell of the tile on
+    places  the element of the tile that each register of a warpgroup's first thread is, or the first of those in it
+    apart   columns between its windows, if it has several
+    """
+
+    lane: int
+    column: int
+    places: list[Place]
+    apart: tuple[int, ...]
+
+    def address(self, context: Context, start: Number) -> Number:
+        return context.emit.add(start, (self.lane << LANE_BIT) + self.column)
+
+
+def _runs(instruction: CellLoad | CellStore, tile: Tile, each: int) -> Iterator[Run]:
+    """Few instructions for all of a tile, of which `each` elements fill a cell."""
+    path = path_of(tile)
+    taken = int(columns_taken(path)) // each
+    window, step = taken // instruction.windows, instruction.columns
+    apart = (window,) if instruction.windows > 1 else ()
+    element = {}
+    rows = path[0].size
+    for index, (lane, column) in enumerate(path.coordinates(("lane", "column")).tolist()):
+        if lane < LANES_OF_A_WARP:
+            element[lane, column] = index % rows, index // rows
+    per = instruction.access(1, 1)[1].size
+    for half in range(instruction.halves(path)):
+        column = 0
+        while column < window:
+            left = min((window - column) // step, MOST_AT_ONCE // per)
+            count = max(c for c in instruction.counts if c <= left)
+            access = instruction.access(count, window)[1].coordinates(("lane", "column"))
+            cells = [(half * LANES_OF_A_WARP // 2 + int(lane), (column + int(at)) * each) for lane, at in access]
+            yield Run(half * LANES_OF_A_WARP // 2, column, [element[cell] for cell in cells], apart)
+            column += count * step
 
 
 def _begins_in_lanes(context: Context, tile: Tile) -> Number:

@@ -42,7 +42,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 SMALL = {
     "ctas": "one", "cluster_m": 1, "cluster_n": 1, "bn": 128, "bk": 256, "stages": 2, "scaled": 1, "tiles": 2,
-    "raster": 1, "piece": 16, "swizzle": 64, "vc": 8,
+    "raster": 1, "piece": 16, "swizzle": 64, "vc": 8, "store": "direct", "split_k": 1, "stream_k": 0,
 }  # fmt: skip
 PAIRS = SMALL | {"ctas": "pairs", "cluster_m": 2}
 # Beside one CTA: a pair, pairs side by side, and CTAs that fill each other's slots.
@@ -78,8 +78,8 @@ def test_rows_of_4_bits_are_whole_bytes() -> None:
     assert "rows of a are whole bytes, of 2 elements each: k is even" in " ".join(said.split())
 
 
-def of(machine: type[Machine], point: dict[str, Any], **dtypes: str) -> tuple[Any, Kernel]:
-    problem = machine.problem(m=130, n=136, k=544, dtypes=dtypes)
+def of(machine: type[Machine], point: dict[str, Any], n: int = 136, **dtypes: str) -> tuple[Any, Kernel]:
+    problem = machine.problem(m=130, n=n, k=544, dtypes=dtypes)
     space = build_space(machine, problem, device("b200"))
     (found,) = space.space.restrict(point).sample(1, np.random.default_rng(0))
     return problem, build(space.program(found), problem, found, SolverCache()).kernel
@@ -88,6 +88,48 @@ def of(machine: type[Machine], point: dict[str, Any], **dtypes: str) -> tuple[An
 @cache
 def small() -> tuple[Any, Kernel]:
     return of(MatmulBlackwellMx, SMALL)
+
+
+@pytest.mark.parametrize("columns", [64, 192])
+@pytest.mark.parametrize("machine", [MatmulBlackwellMx, MatmulBlackwellNvfp4])
+@pytest.mark.end_to_end
+def test_tiles_may_begin_within_a_chunk_of_scales(machine: type[Machine], columns: int) -> None:
+    """Of every second tile the scales of b begin two columns of cells further, in the chunk of the tile before."""
+    problem, kernel = of(machine, SMALL | {"bn": columns, "tiles": 1}, columns + 8)
+    assert verify(kernel, machine, problem, orders=("late",)).passed
+    text, count = re.subn(r"(and\.b32 (%r\d+), %r\d+), 127;(?=\n\s*shr\.u32 %r\d+, \2, 5;)", r"\1, 0;", kernel.ptx)
+    assert count == 1
+    assert not verify(replace(kernel, ptx=text), machine, problem, orders=("late",)).passed
+
+
+def test_tiles_reach_into_as_many_chunks_as_their_places_say() -> None:
+    mma = isa.Tcgen05MmaScaled(64)
+    for columns in range(32, 257, 32):
+        begins = {columns * tile % 128 for tile in range(8)}
+        assert int(mma.chunks(columns)) == max(-(-(first + columns) // 128) for first in begins)
+
+
+SHARED: tuple[dict[str, Any], ...] = (
+    {"ctas": "one", "split_k": 2, "store": "staged"}, {"ctas": "pairs", "stream_k": 1, "store": "direct"},
+    {"ctas": "pairs", "split_k": 3, "store": "staged"}, {"ctas": "one", "stream_k": 1, "store": "staged"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("shared", SHARED, ids=str)
+@pytest.mark.parametrize("machine", [MatmulBlackwellMx, MatmulBlackwellNvfp4])
+@pytest.mark.end_to_end
+def test_tiles_that_ctas_share_are_right_and_their_rings_proved(machine: type[Machine], shared: dict[str, Any]) -> None:
+    """Four rounds, of which CTAs have some each, of several tiles."""
+    problem = machine.problem(m=130, n=200, k=800)
+    space = build_space(machine, problem, device("b200"))
+    few = {"bn": 64, "bk": 256, "tiles": 1, "stages": 2, "cluster_n": 1, "cluster_m": 2, "scaled": 1}
+    (point,) = space.space.restrict(few | shared).sample(1, np.random.default_rng(0))
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    assert len(kernel.workspaces) == 2
+    found = verify(kernel, machine, problem, orders=("late",))
+    assert found.passed, str(found)
+    program = space.program(point)
+    assert certify(lowered(program, problem, point, solve_buffers(program, SolverCache()).swizzles).protocol).proved
 
 
 PACKED = {

@@ -31,8 +31,8 @@ from tinygpu.spaces.build import build_space
 from tinygpu.spaces.part import SpaceError
 
 SMALL = {
-    "ctas": "pairs", "store": "direct", "bn": 64, "bk": 32, "stages": 2, "tiles": 2, "cluster_m": 2, "cluster_n": 2,
-    "raster": 1, "swizzle": 32, "piece": 16,
+    "bm": 128, "ctas": "pairs", "store": "direct", "bn": 64, "bk": 32, "stages": 2, "tiles": 2, "cluster_m": 2,
+    "cluster_n": 2, "raster": 1, "swizzle": 32, "piece": 16,
 }  # fmt: skip
 
 

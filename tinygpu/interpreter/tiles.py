@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tinygpu.dtypes import dtype
-from tinygpu.expressions import Expr, compile_scalars
+from tinygpu.expressions import Expr, compile_scalars, expr
 from tinygpu.interpreter.elements import Array, as_elements, number
 from tinygpu.interpreter.fault import NoMeaning, ProgramFault
 from tinygpu.interpreter.merging import merging, parts, scanned, tupled
@@ -136,20 +136,7 @@ class Computing:
     def multiply(self, s: n.Multiply) -> Act:
         a, b, old = (reader(t) for t in (s.a, s.b, s.accumulator))
         put, meaning = self.result(s, s.accumulator), meaning_of(s.name, s.instruction)
-        operand, kinds = s.instruction.operand, (s.a.dtype, s.b.dtype)
-        taken, scale = s.instruction.scales(*kinds), s.instruction.scale
-        scales, blocks = [reader(t) for t in s.scales], compile_scalars(*s.blocks())
-
-        def scaled(w: Worker, values: Array, axis: int) -> Array:
-            if taken is None:
-                return values
-            first, count = map(int, blocks(w.known))
-            held = scales[axis](w)
-            if taken.fragments is None:
-                held = s.instruction.scales_of(held, values.shape[axis])
-                held = held.T if axis else held
-            numbers = scale(held).take(range(first, first + count), axis=1 - axis)
-            return np.asarray(values * np.repeat(numbers, taken.block, axis=1 - axis))
+        operand, kinds, scaled = s.instruction.operand, (s.a.dtype, s.b.dtype), scaling(s)
 
         def act(w: Worker) -> None:
             factors = [scaled(w, operand(get(w), kinds[i]), i) for i, get in enumerate((a, b))]
@@ -162,14 +149,15 @@ class Computing:
         """Several CTAs of a cluster: each has rows of a and of the accumulator of its own, and some columns of b."""
         a, b, old = (reader(t) for t in (s.a, s.b, s.accumulator))
         put, meaning = self.result(s, s.accumulator), meaning_of(s.name, s.instruction)
-        operand, kinds = s.instruction.operand, (s.a.dtype, s.b.dtype)
+        operand, kinds, scaled = s.instruction.operand, (s.a.dtype, s.b.dtype), scaling(s)
 
         def run(w: Worker) -> Iterator[str]:
             parts: list[Array] = []
             first = w.rank // s.instruction.ctas * s.instruction.ctas
             ranks = range(first, first + s.instruction.ctas)
             yield from w.exchange.meet(id(s), w.rank, ranks, operand(b(w), kinds[1]), parts)
-            values = old(w).astype(np.float64), operand(a(w), kinds[0]), np.concatenate(parts, axis=1)
+            factors = scaled(w, operand(a(w), kinds[0]), 0), scaled(w, np.concatenate(parts, axis=1), 1)
+            values = old(w).astype(np.float64), *factors
             put(w, meaning(*values), *values)
 
         return run
@@ -332,3 +320,23 @@ def meaning_of(name: str, instruction: Instruction) -> Callable[..., Any]:
 
 
 __all__ = ["Act", "Computing", "Wait", "meaning_of"]
+
+
+def scaling(s: n.Multiply) -> Callable[[Worker, Array, int], Array]:
+    """What makes numbers of a factor's elements: scales of blocks, if any, of a's rows (axis 0) or b's columns (1)."""
+    taken, scale = s.instruction.scales(s.a.dtype, s.b.dtype), s.instruction.scale
+    scales, blocks = [reader(t) for t in s.scales], compile_scalars(*s.blocks(), s.column)
+
+    def scaled(w: Worker, values: Array, axis: int) -> Array:
+        if taken is None:
+            return values
+        first, count, column = map(int, blocks(w.known))
+        held = scales[axis](w)
+        if taken.fragments is None:
+            rows, begin = values.shape[axis], column if axis else 0
+            held = s.instruction.scales_of(held, int(s.instruction.scale_rows(expr(rows))))[begin : begin + rows]
+            held = held.T if axis else held
+        numbers = scale(held).take(range(first, first + count), axis=1 - axis)
+        return np.asarray(values * np.repeat(numbers, taken.block, axis=1 - axis))
+
+    return scaled

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, expr
 from tinygpu.language.memories import Memory
+from tinygpu.layouts.layout import Layout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,6 +22,7 @@ class Buffer:
     swizzle_bytes
                 width of the swizzle with which TMA writes and wgmma reads: first come that many bytes of every row,
                 then the next of every row; within, 16-byte chunks are exchanged. None: whole rows
+    path        where its elements lie in TMEM, (row, column) -> (lane, column); None: row r in lane r
     over        name of the buffer of the same slot in whose columns it lies (TMEM); "": it has columns of its own
     """
 
@@ -34,6 +36,7 @@ class Buffer:
     stages: Expr
     swizzle_bytes: Expr | None = None
     over: str = ""
+    path: Layout | None = None
 
     @property
     def rows(self) -> Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinygpu.expressions import Expr, ceil_div, expr, maximum, where
 from tinygpu.language.buffer import Buffer
+from tinygpu.language.data_paths import columns_taken
 from tinygpu.language.meeting import TURNS
 from tinygpu.language.memories import SMEM, TMEM, TMEM_LANES, Memory
 from tinygpu.language.roles import HANDED_OVER, Pipeline
@@ -113,6 +114,8 @@ def tmem_bytes(b: Buffer) -> Expr:
     """
     if b.over:
         return expr(0)
+    if b.path is not None:
+        return b.stages * columns_taken(b.path) * TMEM_COLUMN_BYTES
     return b.stages * ceil_div(b.shape[-1] * b.dtype.bits, 32) * TMEM_COLUMN_BYTES
 
 

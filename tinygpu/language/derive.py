@@ -43,10 +43,12 @@ def _turns() -> Constraint:
 
 
 def _cluster(program: Program) -> Constraint:
+    portable = program.grid.portable
     return Constraint(
         "cluster size",
-        program.grid.cluster <= symbol("device.max_cluster_size_portable"),
-        "the CTAs of a cluster fit into the clusters that every such device has",
+        program.grid.cluster <= symbol(f"device.max_cluster_size_{'' if portable else 'non'}portable"),
+        f"the CTAs of a cluster fit into the {'clusters that every such' if portable else 'largest clusters that the'} "
+        "device has",
         source="device",
         judge="launch",
         why="CUDA programming guide, thread block clusters",

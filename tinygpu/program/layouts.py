@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, joined
 from tinygpu.language.buffer import Buffer
+from tinygpu.language.data_paths import columns_taken, rows_in_lanes
 from tinygpu.language.memories import SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.algebra import concatenate
@@ -135,8 +136,8 @@ def _symbolic(b: Buffer) -> Layout | None:
 
 
 def _tensor_memory(b: Buffer) -> Layout | None:
-    """A row is a lane; stages lie side by side."""
+    """By its path; stages lie side by side."""
     if b.dtype.bits != COLUMN_BITS or len(b.shape) != 2:
         return None
-    rows, columns = b.shape
-    return Layout.of([(rows, E("lane"))], [(columns, E("column"))], [(b.stages, columns * E("column"))])
+    path = rows_in_lanes(*b.shape) if b.path is None else b.path
+    return Layout.of(path[0].steps, path[1].steps, [(b.stages, columns_taken(path) * E("column"))])

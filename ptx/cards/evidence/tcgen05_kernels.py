@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from tinygpu.layouts.layout import Layout
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image
+from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
 
 BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", "tcgen05.fence::after_thread_sync;"
@@ -101,3 +106,16 @@ def waited(at: int) -> Iterator[str]:
     yield "$wait:"
     yield f"mbarrier.try_wait.parity.shared::cta.b64 %p4, [%s+{at}], 0;"
     yield "@!%p4 bra $wait;"
+
+
+def loaded(ld: Tcgen05Ld, registers: Sequence[str], address: str, columns: int) -> Iterator[str]:
+    """Columns from the address of a warp's lanes on, sixteen registers at a time."""
+    for first in range(0, len(registers), 16):
+        yield ld.statement(registers[first : first + 16], f"[{address}+{first}]", columns // ld.windows)
+    yield ld.complete()
+
+
+def held_of(ld: Tcgen05Ld, tile: Any, path: Layout) -> Any:
+    """(threads, registers) what a warpgroup has of a tile (rows, columns) that lies along a path."""
+    at = ld.held(tile.shape, path).coordinates()
+    return np.asarray(tile)[at[:, :, 0], at[:, :, 1]]

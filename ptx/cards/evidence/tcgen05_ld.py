@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
 from tinygpu.language import TMEM, blocked
+from tinygpu.language.data_paths import rows_in_lanes
+from tinygpu.language.memories import TMEM_LANES as LANES
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import Frame
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import Frame, held_of
 from tinygpu.ptx.cards.evidence.wgmma_kernels import fragments
 from tinygpu.ptx.cards.specimen import (
     COLUMNS,
@@ -27,17 +31,22 @@ from tinygpu.ptx.cards.specimen import (
     exists_on,
     markdown_table,
 )
-from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
+from tinygpu.ptx.isa.tcgen05_ld import SHAPES, SPLIT, Tcgen05Ld
+from tinygpu.ptx.isa.tcgen05_st import Tcgen05St
+
+NAMES = (*(shape.name for shape in SHAPES), SPLIT)
 
 
 def variants() -> Iterator[Variant]:
-    """Every repetition with every number of registers near it, for every target."""
+    """Every shape, repetition and number of registers near it, for every target."""
     for target, _ in TARGETS:
         exists = exists_on(Tcgen05Ld(), target)
-        for count, more in itertools.product((1, 2, 3, 4, 8, 16, 32, 64, 128), (-1, 0, 1)):
-            registers = ", ".join(f"%r{i}" for i in range(count + more))
-            text = f"tcgen05.ld.sync.aligned.32x32b.x{count}.b32 {{{registers}}}, [%r0];"
-            yield Variant(text, target, exists and not more and count in Tcgen05Ld.counts)
+        for name, count, more in itertools.product(NAMES, (1, 2, 3, 4, 8, 16, 32, 64, 128), (-1, 0, 1)):
+            ld = Tcgen05Ld(name)
+            registers = ", ".join(f"%r{i}" for i in range(count * ld.access(1)[1].size + more))
+            tail = ", 8" if ld.windows > 1 else ""
+            text = f"tcgen05.ld.sync.aligned.{name}.x{count}.b32 {{{registers}}}, [%r0]{tail};"
+            yield Variant(text, target, exists and not more and count in ld.counts)
 
 
 def specimen(
@@ -67,9 +76,53 @@ def specimen(
     return Specimen(title, body, fields, meaning, 100, (8, 6), 128, 16, (), 1024, 1, True)
 
 
+def shaped(title: str, stored: str, loads: str, spelled: str = "") -> Specimen:
+    """A warpgroup stores eight columns by one shape, of 16 lanes twice, and loads them by another one.
+
+    spelled  the shape in the text of the load, where it is another one
+    """
+    st, ld = Tcgen05St(stored), Tcgen05Ld(loads)
+    tile = (LANES, 8)
+    frame = Frame(0, 32, 8)
+    d = [f"%r{i}" for i in range(8)]
+    lines = [*frame.begin(), *fragments("ld.global.v4.b32 {}, [%x{}];", d)]
+    for move in (st, ld):
+        halves, apart = move.halves(rows_in_lanes(*tile)), 8 // move.windows
+        for half in range(halves):
+            mine, at = d[half * 8 // halves :][: 8 // halves], f"[%r9+{half << 20}]"
+            if isinstance(move, Tcgen05St):
+                lines.append(move.statement(at, mine, apart))
+            else:
+                lines.append(move.statement(mine, at, apart))
+        lines.append(move.complete())
+    lines += [*fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
+
+    def meaning(x: Any) -> Any:
+        where = st.held(tile).coordinates()
+        held = np.empty(tile, x.dtype)
+        held[where[:, :, 0], where[:, :, 1]] = x
+        return held_of(ld, held, rows_in_lanes(*tile))
+
+    body = "\n".join(lines)
+    form = f"{loads}.x{ld.repetition(d[: 8 // ld.halves(rows_in_lanes(*tile))])}"
+    body = body.replace(f"tcgen05.ld.sync.aligned.{form}", f"tcgen05.ld.sync.aligned.{spelled or form}")
+    fields = (Field("x", "f32", 8), Field("out", "f32", 8, "out"))
+    return Specimen(title, body, fields, meaning, 100, (8, 6), 128, 16, (), 1024, 1, True)
+
+
+def table_of(of: type[Tcgen05Ld] | type[Tcgen05St]) -> tuple[tuple[str, str], ...]:
+    """Shapes, with what one instruction of each moves."""
+    rows = []
+    for name in NAMES:
+        one = of(name)
+        windows = "" if one.windows == 1 else f", in {one.windows} windows"
+        lanes = one.access(1, 1).along("lane").cosize
+        rows.append((f"`.{name}`", lanes, f"{one.columns}{windows}", one.access(1)[1].size, f"1 to {max(one.counts)}"))
+    return (("Shapes", markdown_table(("shape", "lanes of a warp", "columns", "registers", "repetitions"), rows)),)
+
+
 def _table() -> tuple[tuple[str, str], ...]:
-    rows = [(f"x{count}", count, count) for count in Tcgen05Ld.counts]
-    return (("Repetitions", markdown_table(("repetition", "columns", "registers"), rows)),)
+    return table_of(Tcgen05Ld)
 
 
 def cards() -> Iterator[Card]:
@@ -81,6 +134,8 @@ def cards() -> Iterator[Card]:
     lanes, cells = instruction.legality(tile, held)
     waits = Guarantee(f"{label} completion", "tcgen05.wait::ld stands before the registers are used", "emulator")
     exists = Guarantee(f"{label} repetitions", "there are as many registers as the repetition says", "assembler")
+    shape = Guarantee(f"{label} shape", "the registers are the cells that the shape says", "emulator")
+    wide = shaped("tcgen05.ld: eight columns as fragments", "32x32b", "16x256b")
     good, load = specimen("tcgen05.ld: four columns"), "tcgen05.ld.sync.aligned.32x32b"
     twins = (
         Twin(target.name, "assembler", good, replace(good, target=90), "tcgen05"),
@@ -89,6 +144,10 @@ def cards() -> Iterator[Card]:
             "of warp 1 addresses lane 0",
         ),
         Twin(cells.name, "emulator", good, specimen("tcgen05.ld: halves of cells", form=".pack::16b"), WRONG_VALUES),
+        Twin(
+            shape.name, "emulator", wide, shaped("tcgen05.ld: as if by columns", "32x32b", "16x256b", "16x64b.x4"),
+            WRONG_VALUES,
+        ),
         Twin(waits.name, "emulator", good, specimen("tcgen05.ld: not waited for", wait=""), "wait::ld"),
         Twin(
             exists.name, "assembler", good, good.respelled(f"{load}.x4", f"{load}.x8"),
@@ -100,10 +159,10 @@ def cards() -> Iterator[Card]:
         instruction=instruction,
         operands=(
             ("x (128 x columns)", "TMEM", "row r in lane r", "f32, s32, u32"),
-            ("result", "RMEM", "row t in thread t of a warpgroup", "the same"),
+            ("result", "RMEM", "of .32x32b row t in thread t of a warpgroup", "the same"),
         ),
         rules=(target, lanes, cells),
-        guarantees=(exists, waits),
+        guarantees=(exists, shape, waits),
         meaning="result = x",
         cost="an instruction of each warp, and a wait for it",
         example=good,

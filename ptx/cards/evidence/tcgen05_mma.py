@@ -11,7 +11,7 @@ import numpy as np
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, FREE, Frame, described, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, FREE, Frame, described, held_of, loaded, waited
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments, right_factor, right_operand
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
@@ -27,7 +27,8 @@ from tinygpu.ptx.cards.specimen import (
     swizzled_operand,
 )
 from tinygpu.ptx.isa.shared_operands import K_BYTES, MOST_COLUMNS
-from tinygpu.ptx.isa.tcgen05_mma import KINDS, ROWS, Tcgen05Mma
+from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
+from tinygpu.ptx.isa.tcgen05_mma import KINDS, Tcgen05Mma
 
 _COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{}];"
 
@@ -59,6 +60,8 @@ def specimen(
     after: str = AFTER,
     overwrites: str = "",
     free: str = FREE,
+    of: type[Tcgen05Mma] = Tcgen05Mma,
+    ld: Tcgen05Ld | None = None,
 ) -> Specimen:
     """A warpgroup lays out two operands, one thread has them multiplied, and each thread reads its row of the sums.
 
@@ -69,15 +72,18 @@ def specimen(
     said        columns in the instruction descriptor, where it says others
     begins      whether something was added up before the first instruction
     overwrites  what stands behind the commit
+    of, ld      the instructions that multiply and load
     """
     wide = dtype(kinds[0]), dtype(kinds[1])
-    sums = Tcgen05Mma().accumulator(*wide).name
-    a = Image("a", kinds[0], ROWS, 32 if transposed else swizzle, 0)
+    ld = Tcgen05Ld() if ld is None else ld
+    sums = of().accumulator(*wide).name
+    a = Image("a", kinds[0], of.rows, 32 if transposed else swizzle, 0)
     b = right_operand(kinds[1], n, swizzle, a.size, transposed, columns)
-    d = [f"%r{i}" for i in range(n)]
+    each = n // ld.windows
+    d = [f"%r{i}" for i in range(each)]
     frame = Frame(a.size + b.size, max(32, 1 << (n - 1).bit_length()), n, free=free)
     lines = [*a.written(n + 2), *b.written(n + 2), proxy, *frame.begin(), "@%p1 bra $issued;", begins]
-    instruction = Tcgen05Mma(said or n)
+    instruction = of(said or n)
     for number in range(a.swizzle_bytes // K_BYTES):
         lines += described(a, "%d0", n + 2, code, number * steps[0])
         lines += described(b, "%d1", n + 2, 0, number * steps[1])
@@ -86,16 +92,14 @@ def specimen(
     lines += [f"add.u32 %r{n + 2}, %s, {frame.at};", commit.format(f"%r{n + 2}"), overwrites, "$issued:"]
     lines += [*waited(frame.at)] if commit else ["bar.sync 0;"]
     lines += [after]
-    for column in range(0, n, 16):
-        loaded = ", ".join(d[column : column + 16])
-        lines.append(f"tcgen05.ld.sync.aligned.32x32b.x16.b32 {{{loaded}}}, [%r{n + 1}+{column}];")
-    lines.append("tcgen05.wait::ld.sync.aligned;")
+    lines += loaded(ld, d, f"%r{n + 1}", n)
     lines += [*fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
 
     def meaning(x: Any, y: Any) -> Any:
-        return a.matrix(x).astype(np.float64) @ right_factor(b, y, n, transposed, columns)
+        product = a.matrix(x).astype(np.float64) @ right_factor(b, y, n, transposed, columns)
+        return held_of(ld, product, of(n).path(n))
 
-    fields = (a.field, b.field, Field("out", sums, n, "out"))
+    fields = (a.field, b.field, Field("out", sums, each, "out"))
     body = "\n".join(line for line in lines if line)
     size = frame.at + 16
     return Specimen(title, body, fields, meaning, 100, (8, 6), 128, size, (), 1024, 1, True)

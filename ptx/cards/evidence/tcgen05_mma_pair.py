@@ -14,7 +14,16 @@ import numpy as np
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT_OF_PAIR, PairFrame, described, waited
+from tinygpu.language.data_paths import columns_taken
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import (
+    AFTER,
+    COMMIT_OF_PAIR,
+    PairFrame,
+    described,
+    held_of,
+    loaded,
+    waited,
+)
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image as SharedImage
 from tinygpu.ptx.cards.evidence.wgmma_kernels import fragments, right_factor, right_operand
 from tinygpu.ptx.cards.specimen import (
@@ -31,7 +40,8 @@ from tinygpu.ptx.cards.specimen import (
     swizzled_operand,
 )
 from tinygpu.ptx.isa.shared_operands import K_BYTES, MOST_COLUMNS
-from tinygpu.ptx.isa.tcgen05_mma import KINDS, ROWS, Tcgen05MmaPair
+from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
+from tinygpu.ptx.isa.tcgen05_mma import KINDS, Tcgen05MmaPair
 
 NEVER_SET = "a value that was never initialised"
 
@@ -48,25 +58,28 @@ def variants() -> Iterator[Variant]:
 
 def specimen(
     title: str, n: int = 32, kind: str = "f16", swizzle: int = 32, *, steps: tuple[int, int] = (K_BYTES, K_BYTES),
-    said: int = 0, rows: int = 2 * ROWS, commit: str = COMMIT_OF_PAIR,
+    said: int = 0, rows: int = 0, commit: str = COMMIT_OF_PAIR, of: type[Tcgen05MmaPair] = Tcgen05MmaPair,
 ) -> Specimen:
-    """Two CTAs lay out 128 rows of a and half of b's columns each; a thread of the first has them multiplied for both.
+    """Two CTAs lay out their rows of a and half of b's columns each; one thread has them multiplied for both.
 
     swizzle  bytes of a row; each 32 bytes are an instruction's
     steps    bytes from one instruction's a and b to the next one's along k
     said     columns in the instruction descriptor, where it says others
     rows     there
+    of       the instruction that multiplies
     """
     wide = dtype(kind)
-    a = SharedImage("a", kind, ROWS, swizzle, 0)
+    a = SharedImage("a", kind, of.rows, swizzle, 0)
     b = right_operand(kind, n // 2, swizzle, a.size, False, 0)
     barrier, columns = a.size + b.size, max(32, 1 << (n - 1).bit_length())
     frame = PairFrame(barrier, columns, n)
-    d, base, own, free = [f"%r{i}" for i in range(n)], f"%r{n}", f"%r{n + 1}", n + 2
-    instruction = Tcgen05MmaPair(said or n)
+    ld, path = Tcgen05Ld(), of(n).path(n)
+    each = int(columns_taken(path))
+    d, base, own, free = [f"%r{i}" for i in range(each)], f"%r{n}", f"%r{n + 1}", n + 2
+    instruction = of(said or n)
     issued = instruction.issue(wide, wide, base, "%d0", "%d1", (False, False), "%p3")
     word = f"{instruction.instruction_descriptor(wide, wide, (False, False)):#010x}"
-    other = f"{int(word, 16) & ~(0x1F << 24) | rows >> 4 << 24:#010x}"
+    other = f"{int(word, 16) & ~(0x1F << 24) | (rows or 2 * of.rows) >> 4 << 24:#010x}"
     products: list[str] = []
     for number in range(swizzle // K_BYTES):
         products += described(a, "%d0", free, 0, number * steps[0])
@@ -76,27 +89,25 @@ def specimen(
         *a.written(free), *b.written(free), "fence.proxy.async.shared::cta;",
         *frame.begin(), "setp.ne.u32 %p3, 0, 0;", "mov.u16 %h1, 3;",
         *products, f"add.u32 %r{free}, %s, {barrier};", commit.format(f"%r{free}"), "$issued:", *waited(barrier), AFTER,
-        *(f"tcgen05.ld.sync.aligned.32x32b.x16.b32 {{{', '.join(d[c : c + 16])}}}, [{own}+{c}];"
-          for c in range(0, n, 16)),
-        "tcgen05.wait::ld.sync.aligned;", *fragments("st.global.v4.b32 [%out{1}], {0};", d),
+        *loaded(ld, d, own, n), *fragments("st.global.v4.b32 [%out{1}], {0};", d),
         *frame.end(),
     ]  # fmt: skip
 
     def meaning(x: Any, y: Any) -> Any:
-        halves = slice(0, ROWS), slice(ROWS, 2 * ROWS)
-        left = np.concatenate([a.matrix(x[half]).astype(np.float64) for half in halves])
-        return left @ np.concatenate([right_factor(b, y[half], n // 2, False, 0) for half in halves], axis=1)
+        left, right = (np.split(np.asarray(half), 2) for half in (x, y))
+        columns = np.concatenate([right_factor(b, half, n // 2, False, 0) for half in right], axis=1)
+        return np.concatenate([held_of(ld, a.matrix(half).astype(np.float64) @ columns, path) for half in left])
 
-    fields = (a.field, b.field, Field("out", instruction.accumulator(wide, wide).name, n, "out"))
+    fields = (a.field, b.field, Field("out", instruction.accumulator(wide, wide).name, each, "out"))
     body = "\n".join(line for line in lines if line)
-    return Specimen(title, body, fields, meaning, 100, (8, 6), ROWS, barrier + 16, (), 1024, 2, True)
+    return Specimen(title, body, fields, meaning, 100, (8, 6), 128, barrier + 16, (), 1024, 2, True)
 
 
 def _table() -> tuple[tuple[str, str], ...]:
     rows = []
     for kind in KINDS:
         element = dtype(next(iter(kind.codes)))
-        step = Tcgen05MmaPair().step(element, element)
+        step = Tcgen05MmaPair().step(kind)
         columns = f"{step} to {MOST_COLUMNS}, in steps of {step}"
         rows.append((f"`kind::{kind.name}`", ", ".join(kind.codes), kind.accumulator, 256 // element.bits, columns))
     return (("Kinds", markdown_table(("kind", "a and b", "accumulator", "K", "columns N"), rows)),)

@@ -190,7 +190,10 @@ def _of_products(good: Specimen) -> Card:
             WRONG_VALUES,
         ),
         Twin(exists.name, "assembler", good, good.respelled("block32", "block16"), "block16"),
-        Twin(rows.name, "emulator", good, specimen("tcgen05.mma: 128 rows of mxfp8 in two CTAs", rows=128), "M is 128"),
+        Twin(
+            rows.name, "emulator", good, specimen("tcgen05.mma: 128 rows of mxfp8 in two CTAs", rows=128),
+            "never initialised",
+        ),
         Twin(
             all_of_b.name, "emulator", good, specimen("tcgen05.mma: scales of b in the first CTA", beside=False),
             "never initialised",

@@ -10,34 +10,36 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
 from tinygpu.language import TMEM, blocked
 from tinygpu.language.tile import Tile
+from tinygpu.ptx.cards.evidence.tcgen05_ld import NAMES, shaped, table_of
 from tinygpu.ptx.cards.evidence.tcgen05_ld import specimen as stored_and_loaded
 from tinygpu.ptx.cards.specimen import (
     COLUMNS,
     ROWS,
     TARGETS,
+    WRONG_VALUES,
     Card,
     Guarantee,
     Twin,
     Variant,
     exists_on,
-    markdown_table,
 )
 from tinygpu.ptx.isa.tcgen05_st import Tcgen05St
 
 
 def variants() -> Iterator[Variant]:
-    """Every repetition with every number of registers near it, for every target."""
+    """Every shape, repetition and number of registers near it, for every target."""
     for target, _ in TARGETS:
         exists = exists_on(Tcgen05St(), target)
-        for count, more in itertools.product((1, 2, 3, 4, 8, 16, 32, 64, 128), (-1, 0, 1)):
-            registers = ", ".join(f"%r{i}" for i in range(1, 1 + count + more))
-            text = f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [%r0], {{{registers}}};"
-            yield Variant(text, target, exists and not more and count in Tcgen05St.counts)
+        for name, count, more in itertools.product(NAMES, (1, 2, 3, 4, 8, 16, 32, 64, 128), (-1, 0, 1)):
+            st = Tcgen05St(name)
+            registers = ", ".join(f"%r{i}" for i in range(1, 1 + count * st.access(1)[1].size + more))
+            middle = ", 8" if st.windows > 1 else ""
+            text = f"tcgen05.st.sync.aligned.{name}.x{count}.b32 [%r0]{middle}, {{{registers}}};"
+            yield Variant(text, target, exists and not more and count in st.counts)
 
 
 def _table() -> tuple[tuple[str, str], ...]:
-    rows = [(f"x{count}", count, count) for count in Tcgen05St.counts]
-    return (("Repetitions", markdown_table(("repetition", "columns", "registers"), rows)),)
+    return table_of(Tcgen05St)
 
 
 def cards() -> Iterator[Card]:
@@ -49,6 +51,9 @@ def cards() -> Iterator[Card]:
     lanes, cells = instruction.legality(tile, held)
     waits = Guarantee(f"{label} completion", "tcgen05.wait::st stands before the columns are read", "emulator")
     exists = Guarantee(f"{label} repetitions", "there are as many registers as the repetition says", "assembler")
+    shape = Guarantee(f"{label} shape", "the registers are the cells that the shape says", "emulator")
+    wide = shaped("tcgen05.st: eight columns from fragments", "16x256b", "32x32b")
+    beside = replace(wide.respelled("16x256b.x1", "16x128b.x2"), title="tcgen05.st: as if of 128 bits")
     good, store = stored_and_loaded("tcgen05.st: four columns"), "tcgen05.st.sync.aligned.32x32b"
     whole, half = ".x4.b32 [%r9], {%r0, %r1, %r2, %r3}", ".x2.unpack::16b.b32 [%r9], {%r0, %r1}"
     halves = good.respelled(store + whole, store + half)
@@ -59,6 +64,7 @@ def cards() -> Iterator[Card]:
             stored_and_loaded("tcgen05.st: lane 0 in every warp", "shr.u32 {0}, {0}, 5;"), "of warp 1 addresses lane 0",
         ),
         Twin(cells.name, "emulator", good, replace(halves, title="tcgen05.st: halves of cells"), "never initialised"),
+        Twin(shape.name, "emulator", wide, beside, WRONG_VALUES),
         Twin(
             waits.name, "emulator", good,
             replace(good.respelled("tcgen05.wait::st.sync.aligned;", ""), title="tcgen05.st: not waited for"),
@@ -73,11 +79,11 @@ def cards() -> Iterator[Card]:
         name="tcgen05.st",
         instruction=instruction,
         operands=(
-            ("value", "RMEM", "row t in thread t of a warpgroup", "f32, s32, u32, f16, bf16"),
+            ("value", "RMEM", "of .32x32b row t in thread t of a warpgroup", "f32, s32, u32, f16, bf16"),
             ("x (128 x columns)", "TMEM", "row r in lane r; of 16 bits two to a column", "the same"),
         ),
         rules=(target, lanes, cells),
-        guarantees=(exists, waits),
+        guarantees=(exists, shape, waits),
         meaning="x = value",
         cost="an instruction of each warp, and a wait for it",
         example=good,

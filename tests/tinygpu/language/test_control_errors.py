@@ -122,6 +122,11 @@ def cluster_of_three_axes(self: Any, p: Any) -> None:
         (lambda self, p: p.smem("f33", (1,)), UNKNOWN),
         (lambda self, p: p.buffer(GMEM, "f32", (32,)), "a buffer lies in SMEM or TMEM, not in GMEM"),
         (lambda self, p: p.buffer(TMEM, "f32", (256, 32)), "a buffer in TMEM has at most 128 lanes, not 256"),
+        (
+            lambda self, p: p.buffer(TMEM, "f32", (64, 32), path="F"),
+            "the path of a buffer in TMEM is a layout (row, column) -> (lane, column), as path(columns) of an "
+            "instruction gives it, not 'F'",
+        ),
         (lambda self, p: p.buffer(TMEM, "f32", (32,)), "a buffer in TMEM has two axes, lanes and columns, not 1"),
     ],
 )

@@ -166,7 +166,7 @@ def test_every_kind_that_a_verb_names_is_checked_by_the_verb_or_here() -> None:
         "Elementwise", "Shuffle", "Tile | n.ScalarArgument | Expr | float", "UnknownLayout | None", "BufferSpec",
         "Memory", "Expr", "tuple[int, int]", "TileScheduler | None", "LaneRead | Route | None", "Choosable",
         "Elementwise | Combine", "Tile | tuple[Tile, ...]", "Tile | tuple[Tile, ...] | None", "By", "Values",
-        "n.ScalarArgument | Expr | float", "tuple[Tile, Tile] | None",
+        "n.ScalarArgument | Expr | float", "tuple[Tile, Tile] | None", "Layout | None",
     }  # fmt: skip
     verbs = [
         function

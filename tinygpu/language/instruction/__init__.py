@@ -33,6 +33,7 @@ from tinygpu.language.instruction.base import (
 )
 from tinygpu.language.instruction.bulk import BulkTransfer
 from tinygpu.language.instruction.cell_copy import CHUNK_BYTES, CellCopy
+from tinygpu.language.instruction.cell_move import CellMove
 from tinygpu.language.instruction.cell_store import CellStore
 from tinygpu.language.instruction.cells import CellLoad
 from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
@@ -52,6 +53,7 @@ __all__ = [
     "BulkTransfer",
     "CellCopy",
     "CellLoad",
+    "CellMove",
     "CellStore",
     "Completion",
     "Elementwise",

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import all_of, expr
-from tinygpu.language.instruction.base import Instruction, Scope, Unit
-from tinygpu.language.instruction.cells import rows_by_lanes
+from tinygpu.language.instruction.cell_move import CellMove
 from tinygpu.language.memories import RMEM, TMEM, Memory
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -17,30 +16,24 @@ from tinygpu.layouts import E, coalesce
 
 
 @dataclass(frozen=True, eq=False)
-class CellStore(Instruction):
-    """Moves registers into columns of TMEM: thread t of a warpgroup has lane t of it, 32 bits of each column.
+class CellStore(CellMove):
+    """Moves registers into cells of TMEM, 32 bits of each.
 
     Elements of 16 bits lie in pairs: the lower half of a cell is the one before.
-
-    counts  columns that one instruction can move, in powers of two
     """
 
     reads: ClassVar[Memory] = RMEM
     writes: ClassVar[Memory] = TMEM
-    scope: ClassVar[Scope] = "warpgroup"
-    unit: ClassVar[Unit] = "lsu"
-    counts: ClassVar[tuple[int, ...]] = (1,)
 
     def meaning(self, values: Any) -> Any:
         """The tile as it is in memory: the values that the threads hold together."""
         return values
 
-    def statement(self, address: str, registers: Sequence[str]) -> str:
-        """PTX that moves as many columns as there are registers, from the lane and column of `address` on."""
-        raise NotImplementedError
+    def statement(self, address: str, registers: Sequence[str], apart: int = 0) -> str:
+        """PTX that stores the registers of one instruction, from the lane and column of `address` on.
 
-    def complete(self) -> str:
-        """PTX behind which all stores before it are in memory."""
+        apart  columns from one window to the next, where it has two
+        """
         raise NotImplementedError
 
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
@@ -50,11 +43,7 @@ class CellStore(Instruction):
         size, step = next(iter(coalesce(partition.values).steps), (1, E(1)))
         together = [expr(size) * bits % 32 == 0, all_of([step == E(1)])] if bits < 32 else []
         return (
-            self.rule(
-                f"lanes of {name}",
-                rows_by_lanes(partition),
-                f"thread t of the warpgroup holds row t of {name}, its lane of TMEM",
-            ),
+            self.lanes_rule(memory_side, partition),
             self.rule(
                 f"cells of {name}",
                 all_of([all_of([bits in (16, 32)]), *whole, *together]),

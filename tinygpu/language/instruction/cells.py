@@ -8,51 +8,34 @@ from typing import Any, ClassVar
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import expr
-from tinygpu.language.instruction.base import Instruction, Scope, Unit
-from tinygpu.language.memories import RMEM, TMEM, TMEM_LANES, Memory
+from tinygpu.language.instruction.cell_move import CellMove
+from tinygpu.language.memories import RMEM, TMEM, Memory
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
-from tinygpu.layouts import E, Layout, coalesce
-
-
-def rows_by_lanes(partition: Partition) -> bool:
-    """Whether thread t of a warpgroup holds row t of its tile, all of it."""
-    return coalesce(partition.threads) == Layout(TMEM_LANES, E(0))
 
 
 @dataclass(frozen=True, eq=False)
-class CellLoad(Instruction):
-    """Moves columns of TMEM into registers: thread t of a warpgroup has lane t of it, 32 bits of each column.
-
-    counts  columns that one instruction can move, in powers of two
-    """
+class CellLoad(CellMove):
+    """Moves cells of TMEM into registers, 32 bits of each."""
 
     reads: ClassVar[Memory] = TMEM
     writes: ClassVar[Memory] = RMEM
-    scope: ClassVar[Scope] = "warpgroup"
-    unit: ClassVar[Unit] = "lsu"
-    counts: ClassVar[tuple[int, ...]] = (1,)
 
     def meaning(self, values: Any) -> Any:
         """The tile that the threads hold together: its values as they are in memory."""
         return values
 
-    def statement(self, registers: Sequence[str], address: str) -> str:
-        """PTX that moves as many columns as there are registers, from the lane and column of `address` on."""
-        raise NotImplementedError
+    def statement(self, registers: Sequence[str], address: str, apart: int = 0) -> str:
+        """PTX that fills the registers of one instruction, from the lane and column of `address` on.
 
-    def complete(self) -> str:
-        """PTX behind which the registers of all loads before it have their values."""
+        apart  columns from one window to the next, where it has two
+        """
         raise NotImplementedError
 
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
         """Constraints from moving `memory_side` (a TMEM tile) under `partition`."""
         return (
-            self.rule(
-                f"lanes of {memory_side.name}",
-                rows_by_lanes(partition),
-                f"thread t of the warpgroup holds row t of {memory_side.name}, its lane of TMEM",
-            ),
+            self.lanes_rule(memory_side, partition),
             self.rule(
                 f"cells of {memory_side.name}",
                 expr(memory_side.dtype.bits) == 32,

@@ -9,9 +9,10 @@ import numpy as np
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, tf32_read
-from tinygpu.expressions import Expr
+from tinygpu.expressions import Expr, Operand
+from tinygpu.language.data_paths import rows_in_lanes
 from tinygpu.language.instruction.base import Instruction, Scope, Unit, and_of
-from tinygpu.language.memories import RMEM, SMEM, TMEM, Memory
+from tinygpu.language.memories import RMEM, SMEM, TMEM, TMEM_LANES, Memory
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 
@@ -52,6 +53,7 @@ class MatrixMultiply(Instruction):
 
     places  the memories of a, b and c: all RMEM for a warp, at once; b, and perhaps a, in SMEM for a warpgroup, in
             wgmma groups; or b in SMEM, a there or in TMEM, and c in TMEM, issued by a thread, in tcgen05 commits
+    share   1/share of the unit works on an instruction, which takes so many times the time of its operations
     ctas    CTAs of a cluster that multiply together: each holds its own rows of a and c, and 1/ctas of the columns of
             b. They are neighbours along the last axis of the grid; the first of them issues for all
     """
@@ -60,6 +62,7 @@ class MatrixMultiply(Instruction):
     unit: ClassVar[Unit] = "tensor"
     places: ClassVar[tuple[Memory, Memory, Memory]] = (RMEM, RMEM, RMEM)
     ctas: ClassVar[int] = 1
+    share: ClassVar[int] = 1
 
     def meaning(self, accumulator: Any, a: Any, b: Any) -> Any:
         """(m, n) the accumulator afterwards, of the tiles before: of an accumulator (m, n), a (m, k) and b (k, n).
@@ -86,8 +89,12 @@ class MatrixMultiply(Instruction):
         raise NotImplementedError
 
     def scales_of(self, held: Any, rows: int) -> Any:
-        """(rows, blocks) scales of rows of a or columns of b, of what TMEM holds of them: (lanes, bytes)."""
+        """(rows, blocks) scales of so many rows of a or columns of b, of what TMEM holds of them: (lanes, bytes)."""
         raise NotImplementedError
+
+    def scale_rows(self, rows: Expr) -> Expr:
+        """Rows whose scales cells of TMEM hold for a tile of so many, wherever in them the tile begins."""
+        return rows
 
     def scale_columns(self, rows: int, first: int) -> tuple[int, int]:
         """(columns behind the first, byte of the cell) in TMEM where the scales of block `first` of `rows` rows are."""
@@ -100,6 +107,10 @@ class MatrixMultiply(Instruction):
     def rate(self, a: DType, b: DType) -> tuple[str, str]:
         """The types of factors and sums under which devices have its rate."""
         return a.name, self.accumulator(a, b).name
+
+    def path(self, columns: Operand) -> Layout:
+        """(row, column) -> (lane, column of TMEM) of an accumulator there of so many columns: row r in lane r."""
+        return rows_in_lanes(TMEM_LANES, columns)
 
     def type_rules(self, a: DType, b: DType) -> tuple[Constraint, ...]:
         """What it asks of its extents and of devices, for these operand types."""

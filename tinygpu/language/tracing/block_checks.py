@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Expr, Operand, expr, joined
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import TMEM, TMEM_LANES
 from tinygpu.language.partition import Condition
 from tinygpu.language.roles import Role
 from tinygpu.language.tracing.record import Record
+from tinygpu.layouts.layout import Layout
+
+CELL_BITS = 32  # of tensor memory
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +76,7 @@ class BlockChecks(Record):
                 sentence = f"{b.name} has no more columns than {b.over}, in which it lies"
                 self.require((Condition(f"columns of {b.over}", columns <= room, sentence),))
 
-    def _check_tmem(self, shape: tuple[Expr, ...]) -> None:
+    def _check_tmem(self, shape: tuple[Expr, ...], kind: DType, path: Layout | None) -> None:
         if len(shape) != 2:
             raise self.fail(f"a buffer in TMEM has two axes, lanes and columns, not {len(shape)}")
         fits = shape[0] <= TMEM_LANES
@@ -80,3 +84,21 @@ class BlockChecks(Record):
             raise self.fail(f"a buffer in TMEM has at most {TMEM_LANES} lanes, not {shape[0]}")
         sentence = f"a buffer in TMEM has at most {TMEM_LANES} rows, its lanes"
         self.require((Condition("tmem lanes", fits, sentence),))
+        if path is None:
+            return
+        if not isinstance(path, Layout):
+            said = "a layout (row, column) -> (lane, column), as path(columns) of an instruction gives it"
+            raise self.fail(f"the path of a buffer in TMEM is {said}, not {path!r}")
+        if kind.bits != CELL_BITS or path.rank != 2 or not shape[0].same(_size(path[0])):
+            has = f"{joined(shape, ' x ')} of {kind}"
+            raise self.fail(f"the path {path} is not one of {has}: it has other rows, or they fill no cells")
+        if not shape[1].same(_size(path[1])):
+            sentence = "the columns of a buffer in TMEM are those of its path"
+            self.require((Condition("tmem path", shape[1] == _size(path[1]), sentence),))
+
+
+def _size(mode: Layout) -> Expr:
+    total = expr(1)
+    for size, _ in mode.steps:
+        total = total * size
+    return total

@@ -20,6 +20,7 @@ from tinygpu.language.tracing.extents import extent_of
 from tinygpu.language.tracing.ring import BufferSpec, Ring, completion
 from tinygpu.language.tracing.sharing_checks import SharingChecks
 from tinygpu.language.verb import verb
+from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import uses
 from tinygpu.schedulers.scheduler import TileScheduler
@@ -46,6 +47,7 @@ class Blocks(SharingChecks):
         *axes: tuple[Expr | int, Operand] | tuple[Expr | int, Operand, Operand],
         raster: Operand = 1,
         cluster: Operand | tuple[Operand, ...] = 1,
+        portable: bool = True,
         persistent: bool = False,
         slices: Operand = 1,
         stream_k: Operand = 0,
@@ -58,6 +60,7 @@ class Blocks(SharingChecks):
                     into so many groups, none of whose tiles has elements of two
         raster      rasterisation: so many rows of tiles are visited column by column, for locality in L2
         cluster     neighbouring tiles along each axis whose CTAs form a cluster; one number: along the first axis
+        portable    clusters are no larger than every GPU with clusters takes; False: than this one does
         persistent  as many CTAs as are resident, and each takes tile after tile
         slices      split-K: CTAs (or clusters) that share each tile; they divide loops, and fix up what they have
         stream_k    1: all CTAs (or clusters) of a persistent grid do the same number of rounds of divided loops, over
@@ -81,7 +84,7 @@ class Blocks(SharingChecks):
         for axis in made:
             ctas = ctas * axis.cluster
         dealt = self._dealt(persistent, slices, stream_k, launch_control, ctas, scheduler)
-        self.grid_node = n.Grid(made, expr(raster), ctas, dealt)
+        self.grid_node = n.Grid(made, expr(raster), ctas, dealt, portable)
         yield tuple(symbol(a.index) * a.extent for a in made)
 
     @verb("p.rank")
@@ -233,9 +236,11 @@ class Blocks(SharingChecks):
         pad: Operand = 0,
         layout: UnknownLayout | None = None,
         over: str = "",
+        path: Layout | None = None,
     ) -> BufferSpec:
         """A buffer in shared or tensor memory.
 
+        path  where its elements lie in TMEM, as an instruction's path(...) says; by default row r is in lane r
         over  another buffer of the slot, in TMEM, in whose columns it lies: what is written in one is lost in the other
         """
         if where not in (SMEM, TMEM):
@@ -244,12 +249,14 @@ class Blocks(SharingChecks):
         if why := not_in_memory(dtype(dtype_of)):
             raise self.fail(f"a buffer has elements that memory holds, and {dtype_of} {why}")
         if where is TMEM:
-            self._check_tmem(extents)
+            self._check_tmem(extents, dtype(dtype_of), path)
+        if path is not None and where is not TMEM:
+            raise self.fail(f"buffers have paths to lanes in TMEM, and not in {where}; leave out path=")
         if over and where is not TMEM:
             raise self.fail(f"buffers lie in columns of others in TMEM, and not in {where}; leave out over={over!r}")
         return BufferSpec(
             where, dtype(dtype_of), extents, contiguous % len(extents), expr(pad), layout.name if layout else "", None,
-            over,
+            over, path,
         )
 
     @verb("p.pipeline")
@@ -264,7 +271,7 @@ class Blocks(SharingChecks):
         made = tuple(
             Buffer(
                 f"{name}.{key}", s.memory, s.dtype, s.shape, s.contiguous, s.pad, s.layout, expr(stages),
-                s.swizzle_bytes, f"{name}.{s.over}" if s.over else "",
+                s.swizzle_bytes, f"{name}.{s.over}" if s.over else "", s.path,
             )
             for key, s in buffers.items()
         )

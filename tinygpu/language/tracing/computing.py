@@ -139,11 +139,13 @@ class Computing(MatrixChecks):
         b: Tile,
         scales: tuple[Tile, Tile] | None = None,
         at: Operand = 0,
+        column: Operand = 0,
     ) -> Token | None:
         """accumulator += a @ b, on fragments in registers or on tiles where the instruction takes them.
 
         scales  of blocks of the rows of a and of the columns of b along k, held as p.tiled(..., depth=...) says
         at      how far along k of what the scales are of a and b begin, in elements
+        column  how far along n of what they are of b begins, where they lie in TMEM: a multiple of 32
         """
         name = self._instruction(instruction, (MatrixMultiply,), "multiply")
         if not (scales is None or (isinstance(scales, tuple) and len(scales) == 2)):
@@ -176,7 +178,9 @@ class Computing(MatrixChecks):
         self.constraints.extend(instruction.type_rules(a.dtype, b.dtype))
         self.constraints.extend(instruction.operand_rules(a, b))
         self._fragments_fit(name, instruction, (a, b, accumulator))
+        self._path_fits(name, instruction, accumulator)
         self._scales_fit(name, instruction, (a, b), scales, expr(at))
+        self._column_fits(name, instruction, expr(column), bool(scales))
         if instruction.places != (RMEM, RMEM, RMEM):
             self._whole_instructions(instruction, a, b, accumulator)
             self._begins_at_instructions(instruction, a, 1)
@@ -186,7 +190,7 @@ class Computing(MatrixChecks):
         if instruction.scope == "warpgroup":
             self._by_warpgroups(name, instruction, a, b, accumulator)
         token = self._token(accumulator, instruction.completion)
-        self.emit(n.Multiply(name, instruction, a, b, accumulator, token, scales or (), expr(at)))
+        self.emit(n.Multiply(name, instruction, a, b, accumulator, token, scales or (), expr(at), expr(column)))
         return token
 
     @verb("p.tiled")

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, Operand, all_of, expr, maximum
+from tinygpu.language.data_paths import LANES_OF_A_WARP, alike, path_of, rows_in_lanes
 from tinygpu.language.instruction import MatrixMultiply, Scales, held_digits
 from tinygpu.language.matrix_fragments import holds_every_element_once
-from tinygpu.language.memories import RMEM, TMEM
+from tinygpu.language.memories import RMEM, TMEM, TMEM_LANES
 from tinygpu.language.partition import Condition
 from tinygpu.language.register_windows import is_multiple
 from tinygpu.language.tile import Tile
@@ -59,6 +60,18 @@ class MatrixChecks(OperandChecks):
             )
             if not (alike and _repeat(by_values[len(values_of) :], one, along)):
                 raise self.fail(f"{here} %{tile.name} is held otherwise; take its partition from p.tiled")
+
+    def _path_fits(self, name: str, instruction: MatrixMultiply, accumulator: Tile) -> None:
+        """The accumulator lies in TMEM as the instruction writes it."""
+        if accumulator.memory is not TMEM or instruction.traced_only or accumulator.buffer is None:
+            return
+        wanted, have = instruction.path(accumulator.shape[1]), path_of(accumulator)
+        plain = wanted[0].steps == rows_in_lanes(TMEM_LANES, 1)[0].steps
+        if not (plain and accumulator.buffer.path is None) and not alike(wanted, have):
+            raise self.fail(
+                f"{name} ({instruction}) adds up where {wanted} says, and {accumulator.name} lies as {have}; give its "
+                f"buffer path={self.machine.attribute_of(instruction)}.path(columns)"
+            )
 
     def _scales_fit(
         self, name: str, instruction: MatrixMultiply, factors: tuple[Tile, Tile], scales: tuple[Tile, Tile] | None,
@@ -117,13 +130,25 @@ class MatrixChecks(OperandChecks):
                 raise self.fail(f"{here} takes the scales of a tile, not of a window of {tile.name}; leave it whole")
             self._in_slot(name, tile, writing=self.slots.get(tile.name.split(".")[0]) == "produce")
             # Of a pair, each CTA has the scales of all columns, whose factors the two share.
-            rows = factor.shape[side] * (instruction.ctas if side else 1)
+            rows = instruction.scale_rows(factor.shape[side] * (instruction.ctas if side else 1))
             held = tile.shape[0] * tile.shape[1]
             whole = (held % rows == 0) & (last + k <= held // rows * taken.block)
             sentence = f"{tile.name} has the scales of all that is multiplied"
             self.require((Condition(f"{name} scales of {'ab'[side]}", whole, sentence),))
         columns = factors[1].shape[1] * instruction.ctas
         self.constraints.extend(instruction.scale_rules(factors[0].shape[0], columns))
+
+    def _column_fits(self, name: str, instruction: MatrixMultiply, column: Expr, scaled: bool) -> None:
+        """Columns of b begin where a column of cells with their scales does, whichever tile it is."""
+        if column.same(0):
+            return
+        here = f"{name} ({instruction})"
+        if not scaled or instruction.places[2] is not TMEM:
+            raise self.fail(f"{here} takes no scales in TMEM that begin at column {column}; leave column= out")
+        for number in range(1, 4):
+            begins = column.substitute({axis.index: number for axis in self.grid_node.axes} if self.grid_node else {})
+            sentence = f"the scales of b begin at multiples of {LANES_OF_A_WARP} columns"
+            self.require((Condition(f"{name} column of tile {number}", begins % LANES_OF_A_WARP == 0, sentence),))
 
     def _by_warpgroups(self, name: str, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
         """Operands in SMEM lie as descriptors say; warpgroups divide the rows, and each begins at a whole width."""

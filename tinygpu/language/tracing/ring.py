@@ -13,6 +13,7 @@ from tinygpu.language.memories import TMEM, Memory
 from tinygpu.language.roles import ARRIVALS
 from tinygpu.language.tile import Tile, buffer_tile
 from tinygpu.language.tracing.record import DONE, Record
+from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import uses, walk
 
@@ -29,6 +30,7 @@ class BufferSpec:
     layout: str
     swizzle_bytes: Expr | None = None
     over: str = ""
+    path: Layout | None = None
 
 
 @dataclass(slots=True)

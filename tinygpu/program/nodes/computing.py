@@ -136,6 +136,7 @@ class Multiply(ByInstruction, Asynchronous):
 
     scales  of blocks along k of the rows of a and of the columns of b, where the instruction takes them
     at      how far along k a and b begin in what the scales are of, in elements
+    column  how far along n b begins there
     """
 
     name: str
@@ -146,6 +147,7 @@ class Multiply(ByInstruction, Asynchronous):
     token: Token | None = None
     scales: tuple[Tile, ...] = ()
     at: Expr = NOWHERE
+    column: Expr = NOWHERE
 
     @property
     def reads(self) -> tuple[Tile, ...]:

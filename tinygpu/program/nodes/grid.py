@@ -59,12 +59,14 @@ class Grid:
     raster     tile rows that are visited together (L2 locality); 1 = row by row
     cluster    CTAs per cluster: the product over the axes
     scheduler  which CTA (or cluster) works on what
+    portable   every GPU with clusters takes clusters of this size
     """
 
     axes: tuple[Axis, ...]
     raster: Expr
     cluster: Expr
     scheduler: TileScheduler = ONE_TILE
+    portable: bool = True
 
     @property
     def tiles(self) -> Expr:
