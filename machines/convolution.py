@@ -121,8 +121,12 @@ class DepthwiseConvolution(Images):
 
     bh, bw, bc = Param(1, 2, 4, 8), Param(4, 8, 16, 32), Param(8, 16, 32, 64, 128)
     warps, vector, across = Param(1, 2, 4, 8), Param(1, 2, 4, 8), AccessPattern()
-    down, along = Param(1, 2, 3, 5, 7), Param(1, 2, 3, 4, 5, 7)  # taps that are under way together
+    down, along = Param(1, 3), Param(1, 2, 3, 5, 7)  # taps that are under way together
     divided = Require((Images.r % down == 0) & (Images.s % along == 0), "a filter is whole blocks of such taps")
+    few = Require(
+        (down * along == 1) | (down * along * bh * bw * bc <= 32 * warps * 256),
+        "a thread has at most 256 elements under way", kind="dominance", why="no registers hold more of f32",
+    )  # fmt: skip
     ld, ld_f, st = isa.LdGlobal(vector), isa.LdGlobalReadOnly(vector), isa.StGlobal(vector)
     arithmetic, compute, contract = isa.arithmetic("f32"), "f32", True
 
