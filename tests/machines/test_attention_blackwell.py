@@ -172,6 +172,27 @@ def test_a_wrong_kernel_is_refused(name: str) -> None:
     assert not passes(without(*WRONG[name])), name
 
 
+# Of the kernel whose sums a role of its own corrects, where scores grew. Waits that others imply are equivalent there:
+# for the scores of factors that have come, and for the sums of the scores that follow them.
+WRONG_APART = {
+    "nobody is told that there are factors": ("mbarrier.arrive.shared", 2),
+    "factors are read before they have come": ("try_wait", 21),
+    "sums of the last factors are read before they have come": ("try_wait", 23),
+    "warps leave what they found without meeting": ("bar.sync", 0),
+    "sums are scaled before they are loaded": ("tcgen05.wait::ld", 2),
+    "sums are handed back before they are stored": ("tcgen05.wait::st", 3),
+    "no fence before scaled sums are handed back": ("fence::before_thread_sync", 6),
+    "nobody is told that factors were read": ("mbarrier.arrive.shared", 8),
+    "outputs are read before the last product": ("try_wait", 22),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_APART)
+@pytest.mark.end_to_end
+def test_a_wrong_kernel_with_a_role_that_corrects_is_refused(name: str) -> None:
+    assert not passes(without(*WRONG_APART[name], WAYS[3]), WAYS[3]), name
+
+
 @pytest.mark.parametrize("keys", [1, 31, 32, 33])
 @pytest.mark.end_to_end
 def test_keys_of_one_round_and_of_one_more_are_right(keys: int) -> None:
