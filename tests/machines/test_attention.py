@@ -123,7 +123,7 @@ def test_products_that_overlap_take_less_simulated_time() -> None:
     space = tg.space(AttentionHopper, b=1, h=4, g=1, s=2048, t=2048, d=128, device="h100")
     point = {"groups": 2, "bn": 176, "stages": 2, "columns": 128, "swizzle": 128}
     overlapped, plain = (Simulator(space).simulate({**point, "overlapped": choice}).sm_s for choice in (1, 0))
-    assert overlapped < 0.85 * plain
+    assert overlapped < 0.9 * plain
 
 
 def test_the_programs_mean_what_the_reference_says() -> None:
