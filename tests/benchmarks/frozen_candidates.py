@@ -152,6 +152,8 @@ def flat(demand: Demand) -> dict[str, float]:
 
     def visit(value: dict[str, Any], path: str) -> Iterator[tuple[str, float]]:
         for name, inner in value.items():
+            if isinstance(inner, tuple | list):
+                inner = dict(zip(map(str, range(len(inner))), inner, strict=True))
             if isinstance(inner, dict):
                 yield from visit(inner, f"{path}{name}.")
             elif inner is not None and not isinstance(inner, str) and float(inner):

@@ -15,7 +15,7 @@ from tinygpu.ptx.verification.verify import verify
 
 # Three rounds of four CTAs, the last of which has none of its elements left for two of them.
 PROBLEM = RowScan.problem(m=3, n=1200, dtypes={"x": "s32"})
-POINT = {"warps": 2, "across": 64, "vector": 1, "step": 2, "ctas": 4, "exchange": "shuffles"}
+POINT = {"warps": 2, "across": 64, "vector": 1, "step": 2, "ctas": 4, "exchange": "shuffles", "ahead": "no tiles"}
 
 
 @cache

@@ -105,7 +105,12 @@ def test_what_a_verb_cannot_take_is_said_in_the_authors_words(
         ("shape[0]))", "shape[1]))", "IndexError: tuple index out of range"),
         ("x = p.load(", "x, z = p.load(", "TypeError: cannot unpack non-iterable Tile object"),
         ("as (i,)", "as (i, j)", "ValueError: not enough values to unpack (expected 2, got 1)"),
-        ("p.apply(self.fma, x, self.a, y)", "x @ y", "TypeError: unsupported operand type(s) for @: 'Tile' and 'Tile'"),
+        (
+            "p.apply(self.fma, x, self.a, y)",
+            "x @ y",
+            "TypeError: unsupported operand type(s) for @: 'Tile' and 'Tile'; products of matrices are p.multiply, by "
+            "a matrix instruction",
+        ),
         ("shape = (32", 'shape = {}["k"] or (32', "KeyError: 'k'"),
     ],
 )

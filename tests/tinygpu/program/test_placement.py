@@ -21,6 +21,8 @@ from tinygpu.program import nodes as n
 from tinygpu.program.placement import place
 from tinygpu.program.program import Program
 
+GRID = n.Grid((), expr(1), expr(1))  # asks for nothing
+
 
 @dataclass
 class Drawn:
@@ -101,7 +103,7 @@ def test_what_lives_together_lies_apart_and_nothing_is_wasted(data: Any, roles: 
     """Of one role scopes that follow each other share; several roles share nothing."""
     body, pipelines = data.draw(bodies(swizzled, itertools.count()))
     found = tuple(role(f"r{i}", 1, i) for i in range(roles))
-    program = Program("M", (), (), (), Any, found, tuple(pipelines), body)  # type: ignore[arg-type]
+    program = Program("M", (), (), (), GRID, found, tuple(pipelines), body)
     placed = place(program, {"p0.0": ((1, 16),)})
     align = 1024 if any(b.swizzle_bytes is not None for p in pipelines for b in p.buffers) else 128
     assert placed.align_bytes == align
@@ -153,7 +155,7 @@ def test_a_buffers_layout_puts_every_element_where_its_rows_say(data: Any) -> No
     bits = range((rows - 1).bit_length()) if pitch >= 64 and pitch & pitch - 1 == 0 else ()
     xor = tuple((bit, data.draw(st.sampled_from([16, 32, 48]))) for bit in bits if data.draw(st.booleans()))
     ring, body = Pipeline("p", expr(stages), (b,), "barrier"), (n.Scope(("p",), ()),)
-    program = Program("M", (), (), (), Any, (role("r", 1, 0),), (ring,), body)  # type: ignore[arg-type]
+    program = Program("M", (), (), (), GRID, (role("r", 1, 0),), (ring,), body)
     at = place(program, {"p.b": xor}).places["p.b"]
     coordinates = np.indices(shape).reshape(len(shape), -1).T
     row = np.zeros(len(coordinates), dtype=np.int64)
