@@ -204,5 +204,5 @@ def test_breaks_are_of_every_kind() -> None:
         "a release of the neighbour's slot", "a release of the own CTA only", "a group too few waited for",
         "slots that end elsewhere", "a parity that does not flip", "a slot that stands still",
         "slots that are not passed over", "an early release", "a missing barrier", "a missing wait for copies",
-        "a missing group", "a slot that begins elsewhere",
+        "a missing group", "a slot that begins elsewhere", "a neighbour's slot is written",
     }  # fmt: skip

@@ -194,14 +194,15 @@ STRUCTURES = list(itertools.product(("one", "pairs"), ("one tile", "all its tile
 
 @pytest.mark.end_to_end
 @pytest.mark.parametrize("ladder", LADDERS, ids=lambda ladder: ladder.name)
-def test_no_step_is_predicted_slower_than_the_one_before(ladder: Ladder) -> None:
+def test_no_step_is_predicted_slower_than_the_one_before_by_more_than_2_percent(ladder: Ladder) -> None:
     space = ladder.space()
     steps = [found(ladder, space, rung) for rung in ladder.rungs]
     for run in zip(*(rung.published for rung in ladder.rungs), strict=True):
         assert list(run) == sorted(run), "the published order is asked for"
     for model in ("closed", "simulated"):
         speeds = [getattr(step, model) for step in steps]
-        assert speeds == sorted(speeds), (model, dict(zip((r.name for r in ladder.rungs), speeds, strict=True)))
+        told = model, dict(zip((r.name for r in ladder.rungs), speeds, strict=True))
+        assert all(after >= 0.98 * before for before, after in itertools.pairwise(speeds)), told
 
 
 @pytest.mark.sampled(8)
