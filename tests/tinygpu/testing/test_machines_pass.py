@@ -56,8 +56,8 @@ def machines(path: Path) -> list[type[Machine]]:
 # a whole row), results that rounds store one by one, dims that a parameter ties to the sizes of a step of a plan, rows
 # of scales that begin anywhere in a sector, rounds that do (parameters of channels) or that differ from tile to tile.
 UNCOUNTED = {
-    "arg_max", "conv", "convolution", "depthwise_convolution", "few_rows", "many_axes", "matmul_mx", "matmul_nvfp4",
-    "pooling", "top_k", "two_passes", "windowed_attention",
+    "arg_max", "conv", "convolution", "depthwise_convolution", "few_rows", "matmul_mx", "matmul_nvfp4", "pooling",
+    "top_k", "two_passes",
 }  # fmt: skip
 COUNTS = {"counts equal listing", "listing equals the emulator"}
 # A row that is a little longer than its tile mostly has its largest element within: what is refused works then.
