@@ -13,8 +13,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from tinygpu.language import TMEM, Choice, Param, Require, Tracer, ceil_div
-from tinygpu.machines.attention import Attention
+from tinygpu.language import TMEM, Choice, Input, Param, Require, Tracer, ceil_div, uniform
+from tinygpu.machines.attention import ALIKE, Attention
 from tinygpu.machines.attention_cells import ROWS, AttendsInCells
 from tinygpu.ptx import isa
 
@@ -24,6 +24,9 @@ REGISTERS = {"who weighs": (40, 216, 0), "a role": (24, 184, 64)}
 
 class AttentionBlackwell(AttendsInCells):
     """o = softmax(scale * q @ k.T) @ v of every head, causal or not: TMA and tcgen05, by roles, in tensor memory"""
+
+    # Sums that are scaled where scores have grown only may be 2^8 times what comes out: f32 lacks room for the largest.
+    v = Input(ALIKE, Attention.b, Attention.h, Attention.t, Attention.d, follows=Attention.q, values=uniform(-256, 256))
 
     groups = Choice(2, 1)  # tiles of queries, each with a warpgroup that weighs its scores
     bn, stages = Param(32, 48, 64, 80, 96, 112, 128, 160, 192), Param(1, 2, 3, 4)
