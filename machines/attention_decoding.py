@@ -88,8 +88,9 @@ class KeysOfPart(PartsOfKeys):
     """What part c of the keys, `chunk` of them, adds to each row: sums of values, largest scores, sums of weights"""
 
     t = Dim()
+    # values are finite: those of keys behind the last one weigh 0, or are not looked at
     k = Input(ALIKE, PartsOfKeys.b, PartsOfKeys.h, t, PartsOfKeys.d, follows=PartsOfKeys.q)
-    v = Input(ALIKE, PartsOfKeys.b, PartsOfKeys.h, t, PartsOfKeys.d, follows=PartsOfKeys.q)
+    v = Input(ALIKE, PartsOfKeys.b, PartsOfKeys.h, t, PartsOfKeys.d, follows=PartsOfKeys.q, values=uniform(-256, 256))
     lengths = Input("s32", PartsOfKeys.b, values=integers(0, t + 1))
 
     def program(self, p: Tracer) -> None:
@@ -149,7 +150,7 @@ class AttentionDecoding(Plan):
 
     b, h, r, t, d = Dim(), Dim(), Dim(), Dim(), Dim(64, 128, 256)
     q = Input(KINDS, b, h, r, d)
-    k, v = Input(ALIKE, b, h, t, d, follows=q), Input(ALIKE, b, h, t, d, follows=q)
+    k, v = Input(ALIKE, b, h, t, d, follows=q), Input(ALIKE, b, h, t, d, follows=q, values=uniform(-256, 256))
     lengths = Input("s32", b, values=integers(0, t + 1))
     o = Output(ALIKE, b, h, r, d, follows=q)
     scale = Scalar("f32", values=between(0.05, 0.2))

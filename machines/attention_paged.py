@@ -24,6 +24,7 @@ from tinygpu.language import (
     ceil_div,
     integers,
     minimum,
+    uniform,
 )
 from tinygpu.machines.attention import ALIKE, KINDS, Seen
 from tinygpu.machines.attention_decoding import AllParts, AttentionDecoding, KeysOfPart, PartsOfKeys
@@ -41,7 +42,7 @@ class KeysOfPages(PartsOfKeys):
 
     most, pages, page = Dim(), Dim(), Dim(16, 64, 128, 256)
     k = Input(ALIKE, pages, PartsOfKeys.h, page, PartsOfKeys.d, follows=PartsOfKeys.q)
-    v = Input(ALIKE, pages, PartsOfKeys.h, page, PartsOfKeys.d, follows=PartsOfKeys.q)
+    v = Input(ALIKE, pages, PartsOfKeys.h, page, PartsOfKeys.d, follows=PartsOfKeys.q, values=uniform(-256, 256))
     table = Input("s32", PartsOfKeys.b, most, values=integers(0, pages))
     lengths = Input("s32", PartsOfKeys.b, values=integers(0, most * page + 1))
     whole = Require(page % PartsOfKeys.bn == 0, "a page is a whole number of tiles")
@@ -67,7 +68,8 @@ class AttentionPaged(Plan):
     b, h, r, d = Dim(), Dim(), Dim(), Dim(64, 128, 256)
     most, pages, page = Dim(), Dim(), Dim(16, 64, 128, 256)
     q = Input(KINDS, b, h, r, d)
-    k, v = Input(ALIKE, pages, h, page, d, follows=q), Input(ALIKE, pages, h, page, d, follows=q)
+    k = Input(ALIKE, pages, h, page, d, follows=q)
+    v = Input(ALIKE, pages, h, page, d, follows=q, values=uniform(-256, 256))
     table = Input("s32", b, most, values=integers(0, pages))
     lengths = Input("s32", b, values=integers(0, most * page + 1))
     o = Output(ALIKE, b, h, r, d, follows=q)

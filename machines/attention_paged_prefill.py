@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Tracer, integers
+from tinygpu.language import Dim, Input, Tracer, integers, uniform
 from tinygpu.machines.attention import ALIKE, Attention, Seen
 from tinygpu.machines.attention_ampere import AttentionAmpere
 from tinygpu.machines.attention_varlen import Ragged, attended
@@ -23,7 +23,7 @@ class Pages(Ragged):
     listed, pages, page = Dim(), Dim(), Dim(16, 32, 64, 128, 256)
     t, slots = Dim(follows=lambda listed, page: listed * page), Dim(follows=lambda pages, page: pages * page)
     k = Input(ALIKE, Attention.h, slots, Attention.d, follows=Ragged.q)
-    v = Input(ALIKE, Attention.h, slots, Attention.d, follows=Ragged.q)
+    v = Input(ALIKE, Attention.h, slots, Attention.d, follows=Ragged.q, values=uniform(-256, 256))
     first_q, o = Ragged.first_q, Ragged.o
     lengths = Input("s32", Attention.b, values=integers(0, t + 1))
     table = Input("s32", Attention.b, listed, values=integers(0, pages))

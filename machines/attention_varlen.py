@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Output, Require, Tracer, ascending, maximum, minimum, normal
+from tinygpu.language import Dim, Input, Output, Require, Tracer, ascending, maximum, minimum, normal, uniform
 from tinygpu.machines.attention import ALIKE, KINDS, SMALLEST, Attention, Seen
 from tinygpu.machines.attention_ampere import AttentionAmpere
 from tinygpu.machines.attention_hopper import AttentionHopper
@@ -75,7 +75,7 @@ class Sequences(Ragged):
     """Keys: those of all sequences in t rows."""
 
     k = Input(ALIKE, Attention.h, Attention.t, Attention.d, follows=Ragged.q)
-    v = Input(ALIKE, Attention.h, Attention.t, Attention.d, follows=Ragged.q)
+    v = Input(ALIKE, Attention.h, Attention.t, Attention.d, follows=Ragged.q, values=uniform(-256, 256))
     first_q, o = Ragged.first_q, Ragged.o
     first_k = Input("s32", Ragged.ends, values=ascending(0, Attention.t, ends=True))
 
