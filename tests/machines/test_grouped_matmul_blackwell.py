@@ -24,7 +24,7 @@ from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
 POINT: dict[str, Any] = {
-    "bn": 32, "bk": 32, "stages": 2, "tiles": 2, "launch_control": 0, "looked_at": 1, "raster": 4, "piece": 16,
+    "bn": 32, "bk": 32, "stages": 2, "tiles": 2, "looked_at": 1, "raster": 4, "piece": 16,
     "swizzle": 64,
 }  # fmt: skip
 # Beside the lengths for smaller tiles: a whole tile of 128 rows, one row more, one less, and several of one group.
@@ -35,12 +35,6 @@ LONG = {"around a tile": (128, 129, 127, 0, 1), "several tiles of one group": (0
 @pytest.mark.sampled(4)
 def test_groups_of_any_length_are_right(lengths: tuple[int, ...]) -> None:
     multiplied(GroupedMatmulBlackwell, "b200", lengths, **POINT, vy=8)
-
-
-@pytest.mark.parametrize("lengths", [*LENGTHS.values(), *LONG.values()], ids=[*LENGTHS, *LONG])
-@pytest.mark.sampled(8)
-def test_groups_of_any_length_are_right_where_ctas_take_each_other_over(lengths: tuple[int, ...]) -> None:
-    multiplied(GroupedMatmulBlackwell, "b200", lengths, **POINT | {"launch_control": 1}, vy=8)
 
 
 def posed(seed: int) -> Any:
