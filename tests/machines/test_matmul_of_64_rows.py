@@ -28,6 +28,7 @@ from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
+from tinygpu.testing import Case, examine
 
 B200 = device("b200")
 SMALL: dict[str, Any] = {
@@ -215,3 +216,14 @@ def test_others_than_who_reaches_the_sums_are_refused_by_the_rule_of_the_load() 
 def test_shapes_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^tcgen05\.ld and tcgen05\.st have the shapes .* or 16x32bx2, not '16x32b'$"):
         isa.Tcgen05Ld("16x32b")
+
+
+@pytest.mark.parametrize("ctas", ["one", "pairs"])
+def test_the_closed_form_counts_what_a_listing_of_64_rows_counts(ctas: str) -> None:
+    """By one CTA half of the lanes are idle: such products count as those of 128 rows."""
+    problem = MatmulBlackwell.problem(m=150, n=104, k=168)
+    chosen = SMALL | {"ctas": ctas, "store": "direct", "split_k": 1, "stream_k": 0, "piece": 16}
+    (point,) = build_space(MatmulBlackwell, problem, B200).space.restrict(chosen).sample(1, np.random.default_rng(0))
+    found = examine("counts", Case(MatmulBlackwell, problem, B200, point))
+    assert found.looked
+    assert not found.fault

@@ -75,7 +75,8 @@ def enumerate_cta(
         if isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) and not threads_only:
             _count_bulk(asked, s, at, problem, program)
         if isinstance(s, n.Multiply):
-            asked.tensor_flops += 2 * int(s.accumulator.shape[0]) * int(s.accumulator.shape[1]) * int(s.a.shape[1])
+            flops = 2 * int(s.accumulator.shape[0]) * int(s.accumulator.shape[1]) * int(s.a.shape[1])
+            asked.tensor_flops += flops * s.instruction.share
         if isinstance(s, n.Combining):
             _count_exchanged(asked, s, program, told)
         if id(s) not in cached:

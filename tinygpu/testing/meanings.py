@@ -163,7 +163,7 @@ def _text_fault(
     with np.errstate(all="ignore"):
         near = (np.abs(wide - want) <= bound) | (wide == want) | (np.isnan(wide) & np.isnan(want))
         beyond = np.abs(want) >= _largest(dtype(gives))  # what leaves the type saturates or becomes infinite
-    wrong = np.flatnonzero(~(near | beyond))
+    wrong = np.flatnonzero(~(near | beyond) & _defined(instruction, inputs))
     if not len(wrong):
         return ""
     first = int(wrong[np.argmin([sum(abs(float(i[w])) for i in inputs) for w in wrong])])
@@ -176,6 +176,11 @@ def _text_fault(
 
 def _shown(value: Any) -> str:
     return f"{float(value):.9g}"
+
+
+def _defined(instruction: Elementwise, inputs: list[NDArray[Any]]) -> NDArray[np.bool_]:
+    """(THREADS,) of which inputs a result is specified."""
+    return np.broadcast_to(np.asarray(instruction.defined(*inputs), dtype=np.bool_), (THREADS,))
 
 
 def _meant(instruction: Elementwise, inputs: list[NDArray[Any]]) -> NDArray[Any] | str:

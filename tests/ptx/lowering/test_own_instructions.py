@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -112,3 +113,29 @@ def test_a_packed_text_that_says_something_else_than_the_meaning_is_found() -> N
     assert "and its packed text, emulated, " in wrong
     crossed = "{{ .reg .b16 l, h; mov.b32 {{l, h}}, {b}; mov.b32 {d}, {{h, l}}; add.rn.f16x2 {d}, {a}, {d}; }}"
     assert "and its packed text, emulated, " in said(Half(two=crossed))
+
+
+@dataclass(frozen=True, eq=False)
+class Remainder(Elementwise):
+    """d = a % b, of b beyond `least`"""
+
+    operands, result = ("u32", "u32"), "u32"
+    template = "rem.u32 {d}, {a}, {b};"
+    least: int = 0
+    off: int = 0
+
+    def meaning(self, *values: Any) -> Any:
+        return (values[0] + self.off) % values[1]
+
+    def defined(self, *values: Any) -> Any:
+        return values[1] >= self.least
+
+
+def test_meaning_and_text_may_differ_where_nothing_is_specified_and_there_alone() -> None:
+    def said(instruction: Elementwise) -> str:
+        return meaning_fault(instruction, np.random.default_rng(1), 0.0)
+
+    assert said(Remainder(least=1)) == ""
+    by_zero = r"of a = \d+, b = 0 its meaning makes 0, and its text, emulated, \d+ \(\d+ of 256 values differ\)"
+    assert re.fullmatch(by_zero, said(Remainder()))
+    assert re.match(r"of a = \d+, b = [1-9]\d* its meaning makes", said(Remainder(least=1, off=1)))

@@ -96,6 +96,10 @@ class Elementwise(Instruction):
         """The same in NumPy, of arrays of the operands' types that broadcast against each other."""
         raise NotImplementedError
 
+    def defined(self, *values: Any) -> Any:
+        """Of which values PTX says what comes out, in NumPy as `meaning`: of others any result is right. Of all."""
+        return True
+
     @property
     def label(self) -> str:
         first = (self.text() or self.packed_text()).split()[:1]
