@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.constraints.intervals import INTERVAL_NAMES, Interval
-from tinygpu.cost.counting import Counts
+from tinygpu.cost.counts import Counts
 from tinygpu.cost.demand import Chain, Demand, Phase, Work
 from tinygpu.cost.rates import Rates
 from tinygpu.devices import Device

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tinygpu as tg
-from tinygpu.cost.counting import count, taking_sums
+from tinygpu.cost.counting import count
+from tinygpu.cost.main_loops import taking_sums
 from tinygpu.devices import device
 from tinygpu.language import TMEM, DeclarationError, Dim, Input, Machine, Output, blocked
 from tinygpu.machines.matmul_blackwell_scaled import MatmulBlackwellMx, MatmulBlackwellNvfp4

@@ -9,22 +9,22 @@ conflicts that their distribution lets expect (`tinygpu.cost.drawn_rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
+from tinygpu.cost.counts import Counts
+from tinygpu.cost.demand import TensorPath
 from tinygpu.cost.held import held_bytes
 from tinygpu.cost.in_steps import row_of
-from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.look_back import chained, handed_on
+from tinygpu.cost.main_loops import in_turn, main_loop, sums_of, taking_sums
 from tinygpu.cost.named_rows import picked_windows
-from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
+from tinygpu.cost.operations import Operations, Tally, bytes_of, sum_of
 from tinygpu.cost.passes import read_again
+from tinygpu.cost.touched import picked_by_data, tensor_bytes, touched_bytes
 from tinygpu.cost.useful import useful_flops
-from tinygpu.devices import Device
 from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, minimum, where
 from tinygpu.language.buffer_space import allocated_tmem_bytes, shared_bytes
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
@@ -33,7 +33,6 @@ from tinygpu.language.memories import GMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
 from tinygpu.program.in_pieces import leaves_in_pieces
-from tinygpu.program.products import into_tensor_memory
 from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.tree import Use, places, uses, walk
 
@@ -45,137 +44,6 @@ PROLOGUE_INSTRUCTIONS = 60
 HEARING_INSTRUCTIONS = 18
 # What a row of steps is told by: the work that warps do themselves.
 _OF_LANES = ("fma_flops", "alu_ops", "sfu_ops", "warp_instructions", "smem_load_wavefronts", "smem_store_wavefronts")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Counts:
-    """The compiled counts of one structure.
-
-    names        what is counted
-    compute      from parameters, dims and tensor facts to the counts, in the order of the names
-    expressions  the same counts as expressions, for whoever asks what they can be at least
-    useful       tensor operations that the problem asks for, of the same values: in floats, which hold them
-    """
-
-    program: Program
-    names: tuple[str, ...]
-    compute: Callable[[Mapping[str, Any]], tuple[Any, ...]]
-    operand: str
-    accumulator: str
-    heuristics: tuple[str | Heuristic, ...]
-    path: TensorPath = "mma.sync"
-    expressions: tuple[Expr, ...] = ()
-    useful: Callable[[Mapping[str, Any]], Any] = field(default=lambda values: 0.0)
-
-    def value(self, name: str, values: Mapping[str, Any]) -> Any:
-        """One of the counts by name: "iterations", "registers", "smem", ..."""
-        return self.compute(values)[self.names.index(name)]
-
-    def demand(self, values: Mapping[str, Any], device: Device, extra_wavefronts: Any = 0) -> Demand:
-        """The demand for parameters (numbers or arrays), dims and tensor facts in `values`.
-
-        extra_wavefronts  wavefronts per main-loop round beyond those without bank conflicts
-        """
-        v = dict(zip(self.names, self.compute(values), strict=True))
-
-        def phase(prefix: str) -> Phase:
-            work = {k: v[f"{prefix}.{k}"] for k in WORK}
-            return Phase(Work(**work), Chain(**{k: v[f"{prefix}.{k}"] for k in CHAIN}))
-
-        iteration = phase("iteration")
-        if "bank conflicts" in self.heuristics:
-            iteration = Phase(iteration.work + Work(smem_load_wavefronts=extra_wavefronts), iteration.chain)
-        crowding = int("occupancy" in self.heuristics)
-        ctas = v["ctas"]
-        return Demand(
-            ctas=ctas,
-            threads_per_cta=v["threads"],
-            registers_per_thread=crowding * np.minimum(v["registers"], device.max_registers_per_thread),
-            smem_bytes_per_cta=crowding * v["smem"],
-            tmem_bytes_per_cta=crowding * v["tmem"],
-            iterations=v["iterations"],
-            iteration=iteration,
-            prologue=phase("prologue"),
-            epilogue=phase("epilogue"),
-            prefetch_iterations=v["prefetch"],
-            bytes_in_flight_per_cta=np.maximum(v["in_flight"], 1),
-            held=int(len(self.program.roles) > 1),
-            late=v["held"] / np.maximum(v["slots"], 1),
-            persistent=int(self.program.grid.scheduler.persistent),
-            asks=v["asks"],
-            even=v["even"],
-            turns=v["turns"],
-            in_turn=int(bool(in_turn(self.program))),
-            handed_on=v["handed_on"],
-            chained=v["chained"],
-            chains_beside=v["chains_beside"],
-            multiplying_warps=v["multiplying_warps"],
-            circulating=v["circulating"],
-            rows=self._rows(v),
-            dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
-            dram_bytes_written=v["written"],
-            compulsory_dram_bytes=v["compulsory"],
-            useful_tensor_flops=self.useful(values) if self.operand else None,
-            operand=self.operand or "f16",
-            accumulator=self.accumulator or "f32",
-            tensor_path=self.path,
-        )
-
-    def _rows(self, v: Mapping[str, Any]) -> tuple[tuple[Phase, ...], ...]:
-        """The rows among the counts."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for name in (name for name in v if name.startswith("row.")):
-            _, role, step, unit = name.split(".")
-            steps = found.setdefault(role, [])
-            steps.extend({} for _ in range(int(step) + 1 - len(steps)))
-            steps[int(step)][unit] = v[name]
-
-        def phase(step: Mapping[str, Any]) -> Phase:
-            work, chain = ({k: step[k] for k in step if k in kinds} for kinds in (WORK, CHAIN))
-            return Phase(Work(**work), Chain(**chain))
-
-        return tuple(tuple(map(phase, steps)) for steps in found.values())
-
-    def refetched_bytes(self, values: Mapping[str, Any], device: Device) -> Any:
-        """Bytes that would be read from DRAM if L2 kept nothing from one wave of CTAs to the next."""
-        return self._dram_read(dict(zip(self.names, self.compute(values), strict=True)), device, 0)
-
-    def _dram_read(self, v: Mapping[str, Any], device: Device, kept_bytes: int) -> Any:
-        """Panels of a grid with two axes, and what a CTA passes over again, are read again when L2 forgot them;
-        everything else is read once.
-
-        kept_bytes  of L2, for data that all SMs read
-        """
-        if "locality" not in self.heuristics:
-            return v["compulsory"] - v["written"]
-        if not self.program_has_panels and "again0.bytes" not in v:
-            return v["read_once"]
-        # CTAs that run at a time, by threads and shared memory: what bounds how far apart reuse is.
-        smem = np.maximum(v["smem"] + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
-        per_sm = np.minimum(device.max_threads_per_sm // v["threads"], device.max_smem_bytes_per_sm // smem)
-        per_sm = np.minimum(per_sm, device.registers_per_sm // (v["registers"] * v["threads"]))
-        at_a_time = device.sm_count * np.maximum(per_sm, 1)
-        once = v["read_once"]
-        for number in range(sum(name.endswith(".distance") for name in v)):
-            moved = np.minimum(at_a_time, v["ctas"]) * v[f"again{number}.distance"]
-            once = once + np.where(moved > kept_bytes, v[f"again{number}.bytes"], 0)
-        if not self.program_has_panels:
-            return once
-        panels = dram_read_bytes(
-            kept_bytes,
-            v["row_panel"],
-            v["column_panel"],
-            v["tile_bytes"],
-            v["tiles0"],
-            v["tiles1"],
-            v["group"],
-            at_a_time,
-        )
-        return panels * v["groups"] + once
-
-    @property
-    def program_has_panels(self) -> bool:
-        return "row_panel" in self.names
 
 
 def count(program: Program, heuristics: tuple[str | Heuristic, ...] = HEURISTICS) -> Counts:
@@ -207,7 +75,7 @@ class _Counter:
         self.iterations: Expr = expr(1)
         roles = [s.body for s in walk(program.body) if isinstance(s, n.InRole)]
         self.in_pieces = leaves_in_pieces(program.body)
-        self.main = {loop for body in roles or [program.body] for loop in _main_loop(body, sums_of(program))}
+        self.main = {loop for body in roles or [program.body] for loop in main_loop(body, sums_of(program))}
 
     def run(self) -> None:
         loops = [s for s in walk(self.program.body) if isinstance(s, n.Repeated) and not s.written_out]
@@ -429,75 +297,11 @@ class _Counter:
         }
 
 
-def in_turn(program: Program) -> tuple[str, ...]:
-    """The roles that take turns within a tile, in their order; none where roles take turns at tiles, or not at all."""
-    turns = {p.name for p in program.pipelines if not p.buffers}
-    taking = (place.role for place in places(program.body) if place.consumes & turns)
-    shares = {role.name: role.share[1] for role in program.roles}
-    return tuple(dict.fromkeys(name for name in taking if shares[name] == 1))
-
-
-def taking_sums(program: Program) -> tuple[str, ...]:
-    """The roles that take sums from tensor memory, in their order."""
-    sums = sums_of(program)
-    return tuple(dict.fromkeys(place.role for place in places(program.body) if place.consumes & sums))
-
-
-def sums_of(program: Program) -> frozenset[str]:
-    """The pipelines that hand over sums in tensor memory: products are added up in their slots."""
-    found = (s for s in walk(program.body) if isinstance(s, n.Multiply) and into_tensor_memory(s))
-    return frozenset(s.accumulator.name.split(".")[0] for s in found)
-
-
-def _main_loop(body: tuple[n.Statement, ...], sums: frozenset[str]) -> list[n.Repeated]:
-    """The loop of a role in which its time goes: the first that multiplies, or fills slots, or the first there is.
-
-    What loops before it do belongs to the prologue: they look for the tile. A role that takes sums from tensor memory
-    outside of its loops, once for each tile, has no such loop.
-    """
-    loops = [s for s in walk(body) if isinstance(s, n.Repeated) and not s.written_out]
-    taking = [s for s in walk(body) if isinstance(s, n.Consume) and s.pipeline in sums]
-    if taking and not any(s in taking for s in walk(tuple(loops))):
-        return []
-    for kind in (n.Multiply, n.Pipelined | n.Produce):
-        if found := [s for s in loops if any(isinstance(inner, kind) for inner in walk((s,)))]:
-            return found[:1]
-    return loops[:1]
-
-
 def _float(value: Any) -> Any:
     """A number, or an array of them, in floats; anything else as it is."""
     if isinstance(value, np.ndarray):
         return value.astype(np.float64) if value.dtype.kind in "iu" else value
     return float(value) if isinstance(value, int | np.integer) else value
-
-
-def picked_by_data(program: Program, t: Tensor) -> frozenset[int]:
-    """The axes of a tensor along which every window has one index, which data say: of many matrices, one."""
-    said, found = program.said_by_data, list[frozenset[int]]()
-    for s in walk(program.body):
-        for tile in (*s.reads, *s.writes):
-            if tile.tensor is not None and tile.tensor.name == t.name:
-                found.append(frozenset(home for home, at in tile.fixed if home not in tile.axes and at.symbols & said))
-    return frozenset.intersection(*found) if found else frozenset()
-
-
-def touched_bytes(program: Program, t: Tensor, verb: Literal["read", "written"]) -> Expr:
-    """Bytes of a tensor that a launch reads or writes at least: of rows that values give, each is taken for another."""
-    if of_rows := picked_windows(program, t, verb):
-        return minimum(tensor_bytes(t), sum_of(of_rows))
-    groups = [a for a in program.grid.axes if not a.groups.same(1)]
-    if len(groups) == 1:  # no more indices are picked than tiles along the groups have elements
-        for axis in picked_by_data(program, t):
-            return tensor_bytes(t) // t.size(axis) * minimum(t.size(axis), groups[0].filled)
-    return tensor_bytes(t)
-
-
-def tensor_bytes(t: Tensor) -> Expr:
-    out = expr(t.dtype.bits)
-    for axis in range(t.rank):
-        out = out * t.size(axis)
-    return ceil_div(out, 8)
 
 
 def _copied_bytes(body: tuple[n.Statement, ...]) -> Expr:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tinygpu.cost.counting import Counts, count
+from tinygpu.cost.counting import count
+from tinygpu.cost.counts import Counts
 from tinygpu.devices import Device
 from tinygpu.language.declared import Structure
 from tinygpu.language.heuristic import Heuristic

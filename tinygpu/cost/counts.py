@@ -1,0 +1,149 @@
+"""The counts of one structure, compiled: from parameters, dims and tensor facts to Demands, for thousands at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
+from tinygpu.cost.locality import dram_read_bytes
+from tinygpu.cost.main_loops import in_turn
+from tinygpu.cost.operations import CHAIN, WORK
+from tinygpu.devices import Device
+from tinygpu.expressions import Expr
+from tinygpu.language.heuristic import Heuristic
+from tinygpu.program.program import Program
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """The compiled counts of one structure.
+
+    names        what is counted
+    compute      from parameters, dims and tensor facts to the counts, in the order of the names
+    expressions  the same counts as expressions, for whoever asks what they can be at least
+    useful       tensor operations that the problem asks for, of the same values: in floats, which hold them
+    """
+
+    program: Program
+    names: tuple[str, ...]
+    compute: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    operand: str
+    accumulator: str
+    heuristics: tuple[str | Heuristic, ...]
+    path: TensorPath = "mma.sync"
+    expressions: tuple[Expr, ...] = ()
+    useful: Callable[[Mapping[str, Any]], Any] = field(default=lambda values: 0.0)
+
+    def value(self, name: str, values: Mapping[str, Any]) -> Any:
+        """One of the counts by name: "iterations", "registers", "smem", ..."""
+        return self.compute(values)[self.names.index(name)]
+
+    def demand(self, values: Mapping[str, Any], device: Device, extra_wavefronts: Any = 0) -> Demand:
+        """The demand for parameters (numbers or arrays), dims and tensor facts in `values`.
+
+        extra_wavefronts  wavefronts per main-loop round beyond those without bank conflicts
+        """
+        v = dict(zip(self.names, self.compute(values), strict=True))
+
+        def phase(prefix: str) -> Phase:
+            work = {k: v[f"{prefix}.{k}"] for k in WORK}
+            return Phase(Work(**work), Chain(**{k: v[f"{prefix}.{k}"] for k in CHAIN}))
+
+        iteration = phase("iteration")
+        if "bank conflicts" in self.heuristics:
+            iteration = Phase(iteration.work + Work(smem_load_wavefronts=extra_wavefronts), iteration.chain)
+        crowding = int("occupancy" in self.heuristics)
+        ctas = v["ctas"]
+        return Demand(
+            ctas=ctas,
+            threads_per_cta=v["threads"],
+            registers_per_thread=crowding * np.minimum(v["registers"], device.max_registers_per_thread),
+            smem_bytes_per_cta=crowding * v["smem"],
+            tmem_bytes_per_cta=crowding * v["tmem"],
+            iterations=v["iterations"],
+            iteration=iteration,
+            prologue=phase("prologue"),
+            epilogue=phase("epilogue"),
+            prefetch_iterations=v["prefetch"],
+            bytes_in_flight_per_cta=np.maximum(v["in_flight"], 1),
+            held=int(len(self.program.roles) > 1),
+            late=v["held"] / np.maximum(v["slots"], 1),
+            persistent=int(self.program.grid.scheduler.persistent),
+            asks=v["asks"],
+            even=v["even"],
+            turns=v["turns"],
+            in_turn=int(bool(in_turn(self.program))),
+            handed_on=v["handed_on"],
+            chained=v["chained"],
+            chains_beside=v["chains_beside"],
+            multiplying_warps=v["multiplying_warps"],
+            circulating=v["circulating"],
+            rows=self._rows(v),
+            dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
+            dram_bytes_written=v["written"],
+            compulsory_dram_bytes=v["compulsory"],
+            useful_tensor_flops=self.useful(values) if self.operand else None,
+            operand=self.operand or "f16",
+            accumulator=self.accumulator or "f32",
+            tensor_path=self.path,
+        )
+
+    def _rows(self, v: Mapping[str, Any]) -> tuple[tuple[Phase, ...], ...]:
+        """The rows among the counts."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name in (name for name in v if name.startswith("row.")):
+            _, role, step, unit = name.split(".")
+            steps = found.setdefault(role, [])
+            steps.extend({} for _ in range(int(step) + 1 - len(steps)))
+            steps[int(step)][unit] = v[name]
+
+        def phase(step: Mapping[str, Any]) -> Phase:
+            work, chain = ({k: step[k] for k in step if k in kinds} for kinds in (WORK, CHAIN))
+            return Phase(Work(**work), Chain(**chain))
+
+        return tuple(tuple(map(phase, steps)) for steps in found.values())
+
+    def refetched_bytes(self, values: Mapping[str, Any], device: Device) -> Any:
+        """Bytes that would be read from DRAM if L2 kept nothing from one wave of CTAs to the next."""
+        return self._dram_read(dict(zip(self.names, self.compute(values), strict=True)), device, 0)
+
+    def _dram_read(self, v: Mapping[str, Any], device: Device, kept_bytes: int) -> Any:
+        """Panels of a grid with two axes, and what a CTA passes over again, are read again when L2 forgot them;
+        everything else is read once.
+
+        kept_bytes  of L2, for data that all SMs read
+        """
+        if "locality" not in self.heuristics:
+            return v["compulsory"] - v["written"]
+        if not self.program_has_panels and "again0.bytes" not in v:
+            return v["read_once"]
+        # CTAs that run at a time, by threads and shared memory: what bounds how far apart reuse is.
+        smem = np.maximum(v["smem"] + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
+        per_sm = np.minimum(device.max_threads_per_sm // v["threads"], device.max_smem_bytes_per_sm // smem)
+        per_sm = np.minimum(per_sm, device.registers_per_sm // (v["registers"] * v["threads"]))
+        at_a_time = device.sm_count * np.maximum(per_sm, 1)
+        once = v["read_once"]
+        for number in range(sum(name.endswith(".distance") for name in v)):
+            moved = np.minimum(at_a_time, v["ctas"]) * v[f"again{number}.distance"]
+            once = once + np.where(moved > kept_bytes, v[f"again{number}.bytes"], 0)
+        if not self.program_has_panels:
+            return once
+        panels = dram_read_bytes(
+            kept_bytes,
+            v["row_panel"],
+            v["column_panel"],
+            v["tile_bytes"],
+            v["tiles0"],
+            v["tiles1"],
+            v["group"],
+            at_a_time,
+        )
+        return panels * v["groups"] + once
+
+    @property
+    def program_has_panels(self) -> bool:
+        return "row_panel" in self.names
