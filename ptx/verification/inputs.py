@@ -19,9 +19,12 @@ from tinygpu.ptx.launching.emulated import emulated_arguments
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.elements import element
+from tinygpu.ptx.verification.neighbours import with_neighbours
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
 
-Inputs = Literal["integers", "random", "specials", "other specials", "lines", "other lines"]
+Inputs = Literal[
+    "integers", "random", "specials", "other specials", "lines", "other lines", "neighbours", "other neighbours"
+]
 
 # Kinds of lines.
 KINDS = 4
@@ -99,13 +102,20 @@ def drawn(
         arrays = with_specials(rng, problem, arrays, declared, inputs == "other specials")
     elif inputs in ("lines", "other lines"):
         arrays = with_lines(problem, arrays, declared, 0 if inputs == "lines" else KINDS // 2)
+    elif inputs in ("neighbours", "other neighbours"):
+        arrays = with_neighbours(machine, problem, arrays, free_floats(machine, problem), inputs != "neighbours")
     return arrays, scalars
+
+
+def free_floats(machine: type[Declared], problem: Problem) -> frozenset[str]:
+    """Tensors that are read, of a float type of a byte or more, of whose numbers nothing is said."""
+    declared = input_distributions(machine, problem)
+    return frozenset(o.name for o in problem.operands if o.access != "out" and _is_free(o, declared))
 
 
 def has_lines(machine: type[Declared], problem: Problem) -> bool:
     """Whether a tensor that is read is of a float type of a byte or more, and nothing is said of its numbers."""
-    declared = input_distributions(machine, problem)
-    return any(_is_free(o, declared) for o in problem.operands if o.access != "out")
+    return bool(free_floats(machine, problem))
 
 
 def has_few_lines(machine: type[Declared], problem: Problem) -> bool:
