@@ -219,7 +219,7 @@ class Enclosed(NDArrayOperatorsMixin):
         """What stands in one list with arrays with error, as one of them: np.concatenate([x, [0, 0]])."""
         if not isinstance(argument, (list, tuple)) or not any(isinstance(a, Enclosed) for a in argument):
             return argument
-        return [a if isinstance(a, Enclosed) else self._made(exactly(np.asarray(a, dtype=float))) for a in argument]
+        return [a if isinstance(a, Enclosed) else self._made(exactly(a)) for a in argument]
 
     def _product(self, function: Callable[..., Values], operands: Sequence[Any], terms: float) -> Enclosed:
         held = [self._enclosure(o) for o in operands]

@@ -108,7 +108,7 @@ def derive(
     """
     legal = legality(kernel, machine, problem)
     units = {d: math.lcm(*[fact.divisor for fact in kernel.facts if fact.name == d]) for d in problem.dim}
-    least = _tiled(kernel, problem, tiles, aim, legal, _of_integers(machine) if tiles == "pieces" else frozenset())
+    least = _tiled(kernel, problem, tiles, aim, legal, of_integers(machine) if tiles == "pieces" else frozenset())
     listed = {name: problem.dim[name] for name, values in machine.dim_values().items() if values}
     # A loop over taps of a filter moves windows, which other dims follow from: few of them are all of them.
     taps = {name for d in machine.following_dims() for name in d.reads} & {d for d, _ in kernel.steps}
@@ -230,7 +230,9 @@ def _sizes(kernel: Kernel, problem: Problem, name: str, unit: int, least: int) -
     apart = math.lcm(period, unit)
     first = size % apart or apart
     if least > 1:  # tiles decide what remains of the last of them
-        first, apart = least, math.lcm(unit, *(e for d, e in kernel.tiles if d == name))
+        tile = math.lcm(*(e for d, e in kernel.tiles if d == name))
+        held = (least + number * tile for number in range(unit))
+        first, apart = next((n for n in held if n % unit == 0), _rounded_up(least, unit)), math.lcm(unit, tile)
     return [first + number * apart for number in range(MOST_SIZES)]
 
 
@@ -265,8 +267,8 @@ def _tiled(
     return out
 
 
-def _of_integers(machine: type[Machine]) -> frozenset[str]:
-    """The dims of tensors of declared integers, and those that they follow from."""
+def of_integers(machine: type[Machine]) -> frozenset[str]:
+    """The dims of tensors of declared integers, which data decide by, and those that they follow from."""
     declared = [t for t in machine.tensor_declarations() if t.values is not None and t.values.whole]
     dims = {dim for t in declared for dim in t.names()}
     return frozenset(dims.union(*(d.reads for d in machine.following_dims() if d.name in dims)))

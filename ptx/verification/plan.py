@@ -25,6 +25,7 @@ from tinygpu.ptx.verification.derived import (
     Tiles,
     derive,
     exactly,
+    of_integers,
     tiles_per_cta,
 )
 from tinygpu.ptx.verification.inputs import Inputs, free_floats, has_few_lines, has_few_specials, has_lines
@@ -87,8 +88,9 @@ def plan(
         ways.append(("specials", "spurious", OTHER if kernel.goes_on else WHOLE, "edges"))
         if has_lines(machine, problem):
             ways.append(("lines", orders[0] if orders else "late", WHOLE, "edges"))
-        if has_neighbours(machine, problem, free_floats(machine, problem)):
-            ways.append(("neighbours", orders[0] if orders else "late", WHOLE, "pieces"))
+        if of_integers(machine):  # of two rows there are two numbers, both ends
+            beside = has_neighbours(machine, problem, free_floats(machine, problem))
+            ways.append(("neighbours" if beside else "random", orders[0] if orders else "late", WHOLE, "pieces"))
     if short:
         turns = (exactly(1), TURNS) if kernel.dealt else (TURNS,)
         ones = turns if kernel.turns > 1 else (exactly(1),)
