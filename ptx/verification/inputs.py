@@ -42,6 +42,8 @@ _EXTREMES: dict[str, tuple[float, float]] = {
     "f16": (65504.0, 2.0**-24),
     "e4m3": (448.0, 2.0**-9),
     "e5m2": (57344.0, 2.0**-16),
+    "e2m3": (7.5, 0.125),
+    "e3m2": (28.0, 0.0625),
     "e2m1": (6.0, 0.5),
 }
 # Large enough for exp to overflow in single precision.
@@ -178,7 +180,7 @@ def input_values(
     rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], inputs: Inputs, amplitude: int = SMALL
 ) -> NDArray[Any]:
     """An array of one dtype: whole numbers up to an amplitude, or random numbers in [-1, 1)."""
-    if dtype.bits == 4:
+    if dtype.bits < 8:
         return _narrow_values(rng, dtype, shape, inputs)
     most = min(amplitude, _whole(dtype))
     if not dtype.is_float:
@@ -193,8 +195,8 @@ def input_values(
 
 
 def _narrow_values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], inputs: Inputs) -> NDArray[Any]:
-    """Elements of 4 bits, all that there are; whole numbers alone, where those are asked for."""
-    codes = np.arange(16, dtype=np.uint8)
+    """Elements narrower than a byte, all that there are; whole numbers alone, where those are asked for."""
+    codes = np.arange(1 << dtype.bits, dtype=np.uint8)
     if dtype.is_float and inputs == "integers":
         values = codes.view(dtype.numpy).astype(np.float64)
         codes = codes[values == np.rint(values)]
