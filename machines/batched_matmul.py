@@ -39,6 +39,7 @@ class BatchedMatmul(Machine):
 
     bm, bn, bk = Param(16, 32, 64, 96, 128, 192, 256), Param(16, 32, 64, 96, 128, 192, 256), Param(16, 32, 64, 128)
     warps_m, warps_n, stages = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 3, 4, 5)
+    prefetch = Param(0, 1)  # k-steps whose fragments are loaded a round ahead
     va, vb, vc = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8)
     across_a, across_b, across_c = AccessPattern(), AccessPattern(), AccessPattern()
     layout_a, layout_b, layout_c = UnknownLayout(), UnknownLayout(), UnknownLayout()
@@ -67,7 +68,7 @@ class BatchedMatmul(Machine):
                     p.copy(self.copy_a, self.a.at(z).tile(i, kk, shape=(bm, bk)), s.a, who_a)
                     p.copy(self.copy_b, self.b.at(z).tile(kk, j, shape=(bk, bn)), s.b, who_b)
                 total = p.full(t.c, self.mma.accumulator(kind_a, kind_b))
-                with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
+                with p.loop(self.k, step=bk), ring.consume(self.prefetch) as s, p.unroll(bk, step=t.k) as kt:
                     a = p.load(self.fragment_a, s.a.window((0, kt), (bm, t.k)), t.a)
                     b = p.load(self.fragment_b, s.b.window((kt, 0), (t.k, bn)), t.b)
                     p.multiply(self.mma, total, a, b)

@@ -75,6 +75,7 @@ class Convolution(Images):
 
     bh, bw, bn, bk = Param(1, 2, 4, 8, 16), Param(8, 16, 32), Param(32, 64, 128), Param(16, 32, 64)
     warps_m, warps_n, stages = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 3, 4, 5)
+    prefetch = Param(0, 1)  # k-steps whose fragments are loaded a round ahead
     vx, vf, vy = Param(1, 2, 4, 8), Param(1, 2, 4, 8), Param(1, 2)
     across_x, across_f = AccessPattern(), AccessPattern()
     layout_x, layout_f = UnknownLayout(), UnknownLayout()
@@ -101,7 +102,7 @@ class Convolution(Images):
             with p.loops(*taps) as (r, s, kk), ring.produce() as slot:
                 p.copy(self.copy_x, self.window((z, i, j), (r, s), kk, (*pixels, bk)), slot.x, who_x)
                 p.copy(self.copy_f, self.f.at(r, s).tile(kk, o, shape=(bk, bn)), slot.f, who_f)
-            with p.loops(*taps), ring.consume() as slot, p.unroll(bk, step=t.k) as kt:
+            with p.loops(*taps), ring.consume(self.prefetch) as slot, p.unroll(bk, step=t.k) as kt:
                 a = p.load(self.fragment, slot.x.window((0, kt), (bm, t.k)), t.a)
                 b = p.load(self.fragment, slot.f.window((kt, 0), (t.k, bn)), t.b)
                 p.multiply(self.mma, total, a, b)

@@ -42,6 +42,7 @@ class GatedMatmul(Machine):
 
     bm, bn, bk = Param(16, 32, 64, 128, 192, 256), Param(16, 32, 64, 96, 128), Param(16, 32, 64, 128)
     warps_m, warps_n, stages = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 3, 4, 5)
+    prefetch = Param(0, 1)  # k-steps whose fragments are loaded a round ahead
     raster = Param(1, 4, 8, 16)  # tile rows visited together, for L2
     vx, vw, vy = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2)
     across_x, across_w = AccessPattern(), AccessPattern()
@@ -79,10 +80,11 @@ class GatedMatmul(Machine):
                 p.copy(self.copy_w, self.w1.tile(kk, j, shape=(bk, bn)), s.w1, who["w1"])
                 p.copy(self.copy_w, self.w3.tile(kk, j, shape=(bk, bn)), s.w3, who["w3"])
             gate, up = p.full(t.c, "f32"), p.full(t.c, "f32")
-            with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
+            with p.loop(self.k, step=bk), ring.consume(self.prefetch) as s, p.unroll(bk, step=t.k) as kt:
                 x = p.load(self.fragment, s.x.window((0, kt), (bm, t.k)), t.a)
-                for total, stage in ((gate, s.w1), (up, s.w3)):
-                    p.multiply(self.mma, total, x, p.load(self.fragment_w, stage.window((kt, 0), (t.k, bn)), t.b))
+                w1, w3 = (p.load(self.fragment_w, w.window((kt, 0), (t.k, bn)), t.b) for w in (s.w1, s.w3))
+                p.multiply(self.mma, gate, x, w1)
+                p.multiply(self.mma, up, x, w3)
             p.store(self.st, self.y.tile(i, j, shape=(bm, bn)), silu(gate) * up)
 
     @staticmethod

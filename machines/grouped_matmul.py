@@ -79,6 +79,7 @@ class GroupedMatmul(Grouped):
 
     bm, bn, bk = Param(16, 32, 64, 128, 192, 256), Param(16, 32, 64, 96, 128, 192, 256), Param(16, 32, 64, 128)
     warps_m, warps_n, stages = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 3, 4, 5)
+    prefetch = Param(0, 1)  # k-steps whose fragments are loaded a round ahead
     vx, vw, vy = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2)
     across_x, across_w = AccessPattern(), AccessPattern()
     layout_x, layout_w = UnknownLayout(), UnknownLayout()
@@ -106,7 +107,7 @@ class GroupedMatmul(Grouped):
                     p.copy(self.copy_x, rows.tile(first - begin, kk, shape=(bm, bk)), s.x, who_x)
                     p.copy(self.copy_w, self.w.at(e).tile(kk, j, shape=(bk, bn)), s.w, who_w)
                 total = p.full(t.c, self.mma.accumulator(kind_x, kind_w))
-                with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
+                with p.loop(self.k, step=bk), ring.consume(self.prefetch) as s, p.unroll(bk, step=t.k) as kt:
                     x = p.load(self.fragment_x, s.x.window((0, kt), (bm, t.k)), t.a)
                     w = p.load(self.fragment_w, s.w.window((kt, 0), (t.k, bn)), t.b)
                     p.multiply(self.mma, total, x, w)

@@ -29,6 +29,7 @@ class MatmulAmpere(Epilogue):
     bk = Param(16, 32, 64, 128)
     warps_m, warps_n = Param(1, 2, 4), Param(1, 2, 4)  # warps along m and n
     stages = Param(1, 2, 3, 4, 5, 6)
+    prefetch = Param(0, 1)  # k-steps whose fragments are loaded a round ahead
     raster = Param(1, 4, 8, 16)  # tile rows visited together, for L2
     va, vb, vc, vr = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8), Param(1, 2)
     across_a, across_b, across_c = AccessPattern(), AccessPattern(), AccessPattern()
@@ -67,7 +68,7 @@ class MatmulAmpere(Epilogue):
                     p.copy(self.copy_b, self.b.tile(kk, j, shape=(bk, bn)), s.b, who_b)
                 with p.role("all", warps=warps):
                     acc = p.full(t.c, self.mma.accumulator(self.a.dtype, self.b.dtype))
-                    with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
+                    with p.loop(self.k, step=bk), ring.consume(self.prefetch) as s, p.unroll(bk, step=t.k) as kt:
                         fa = p.load(self.fragment_a, s.a.window((0, kt), (bm, t.k)), t.a)
                         fb = p.load(self.fragment_b, s.b.window((kt, 0), (t.k, bn)), t.b)
                         p.multiply(self.mma, acc, fa, fb)

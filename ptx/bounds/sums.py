@@ -31,17 +31,15 @@ def linear(
         value = np.asarray(function(*[o.value for o in operands]))
         exact = all(o.exact for o in operands)
         if exact and value.dtype.kind in "iub":
-            return exactly(value, 1.0, marks)
-        quanta = [o.quantum for o in operands]
-        quantum = math.prod(quanta) if of_products else min(quanta)
-        quantum = quantum if quantum >= rounding.smallest else 0.0
-        if quantum and of_products and terms * _largest(operands) <= quantum * rounding.whole:
-            return exactly(value, quantum, marks)
+            return exactly(value, True, marks)
+        whole = all(o.whole for o in operands)
+        if whole and of_products and terms * _largest(operands) <= rounding.whole:
+            return exactly(value, True, marks)
         sizes = [_finite(np.abs(o.value)) for o in operands]
         size = np.asarray(function(*sizes))
-        if quantum:
-            if np.max(size, initial=0) <= quantum * rounding.whole:
-                return exactly(value, quantum, marks)
+        if whole:
+            if np.max(size, initial=0) <= rounding.whole:
+                return exactly(value, True, marks)
             marks |= {"outgrown"}
         error = np.zeros(value.shape)
         if not exact:

@@ -23,6 +23,7 @@ from tinygpu.ptx.lowering import (
     look_back,
     matrix,
     moves,
+    prefetch,
     probe,
     reduction,
     relayout,
@@ -228,12 +229,13 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
     grouped = any(context.program.pipeline(name).completion == "commit group" for name in s.pipelines)
     trips, start = rounds(context, s)
     stages = int(context.program.pipeline(s.pipeline).stages)
+    prefetch.check(s, stages)
     with only_if(context, some_rounds(context, s, trips), Before("", 0, trips)):
         if stages == 1:
             _one_stage(context, s, trips, start, grouped)
         else:
             _several_stages(context, s, trips, start, stages, grouped)
-    context.dirty = stages > 1
+    context.dirty = stages > 1 and not prefetch.goes_ahead(s)  # else all met behind the last loads from slots
     del context.indices[s.index]
     for name in s.pipelines:
         del context.slots[name]
@@ -272,10 +274,12 @@ def _several_stages(
                 issue(context, Commit("cp.async"))
     reading, writing = emit.new("r", len(emit.blocks)), emit.new("r", len(emit.blocks))
     issue(context, Set(reading, 0), Set(writing, stages - 1))
+    first = prefetch.begin(context, s, stages, grouped, start, trips) if prefetch.goes_ahead(s) else None
     with counting(context, s.index, trips) as counter:
-        if grouped:
-            issue(context, WaitGroup("cp.async", stages - 2))
-        barrier(context)
+        if first is None:
+            if grouped:
+                issue(context, WaitGroup("cp.async", stages - 2))
+            barrier(context)
         more = emit.less(emit.add(counter, stages - 1), trips.number)
         is_one = Before(s.index, stages - 1, trips)
         index = emit.add(counter, start)
@@ -299,19 +303,32 @@ def _several_stages(
                     _defined(context, inner, behind)
         if grouped:
             issue(context, Commit("cp.async"))
+        def finished() -> None:
+            """What was loaded for the slot that is filled is stored there."""
+            if finish:
+                context.indices[s.index] = ahead_index
+                _in_slot(context, s, writing)
+                with only_if(context, more, is_one):
+                    issue(context, *written)
+                    for copy, store in finish:
+                        with context.printing(copy):
+                            store()
+
         context.indices[s.index] = index
         _in_slot(context, s, reading)
         _probe_slots(context, s)
-        body(context, s.consume)
-        if finish:
-            context.indices[s.index] = ahead_index
-            _in_slot(context, s, writing)
-            with only_if(context, more, is_one):
-                issue(context, *written)
-                for copy, store in finish:
-                    with context.printing(copy):
-                        store()
-        issue(context, Advance(reading, stages), Advance(writing, stages))
+        if first is None:
+            body(context, s.consume)
+            finished()
+            issue(context, Advance(reading, stages), Advance(writing, stages))
+        else:
+
+            def meanwhile() -> None:
+                finished()
+                prefetch.load_next(context, first, reading, emit.add(index, 1), counter, trips)
+
+            prefetch.consume(context, first, body, meanwhile)
+            issue(context, Advance(writing, stages))
 
 
 def _one_stage(context: Context, s: n.Pipelined, trips: Trips, start: Number, grouped: bool) -> None:

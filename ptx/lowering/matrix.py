@@ -17,31 +17,44 @@ from tinygpu.program.matrices import matrix_addresses
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.moves import at, guarded, one_holder
-from tinygpu.ptx.lowering.registers import allocate
+from tinygpu.ptx.lowering.registers import RegisterTile, allocate
 from tinygpu.ptx.lowering.smem import smem_access
 from tinygpu.ptx.lowering.texts import written
 
 
 def load_matrix(context: Context, s: n.Load) -> None:
     """All matrices of a fragment tile."""
+    tile, loads = matrix_loads(context, s)
+    for registers, text in loads:
+        context.fragments.update(dict.fromkeys(registers, (s, text)))
+    context.tiles[s.result.name] = tile
+    if context.spots:
+        write_loads(context)  # they are recorded next
+
+
+def matrix_loads(
+    context: Context, s: n.Load, tile: RegisterTile | None = None
+) -> tuple[RegisterTile, list[tuple[list[Reg], str]]]:
+    """(the registers of a fragment tile, and of each instruction those that it fills and its text).
+
+    tile  registers that are there; None: new ones
+    """
     if not isinstance(s.instruction, MatrixLoad) or s.result.partition is None:
         raise LoweringError(f"{s.name} does not load matrices")
-    emit = context.emit
     transposed = s.instruction.transposes(s.source, s.result.partition)
     held = s.instruction.matrices(s.source, s.result.partition)
     if held is None:
         raise LoweringError(f"{s.name} ({s.instruction}) has no form for {s.source.name}")
     plan = matrix_addresses(s.result.partition, held, s.instruction.counts)
     place = smem_access(context, s.source, plan.addresses)
-    tile = allocate(emit, s.source.dtype, s.result.partition.values.size)
-    emit.comment(f"{s.name}: {s.result} = {s.instruction.label} {s.source.name}")
+    tile = tile or allocate(context.emit, s.source.dtype, s.result.partition.values.size)
+    context.emit.comment(f"{s.name}: {s.result} = {s.instruction.label} {s.source.name}")
+    loads = []
     for instruction, listed in enumerate(plan.registers):
         registers = [tile.registers[int(r)] for r in listed]
         text = written(s.instruction.statement, list(map(str, registers)), at(place.address(instruction)), transposed)
-        context.fragments.update(dict.fromkeys(registers, (s, text)))
-    context.tiles[s.result.name] = tile
-    if context.spots:
-        write_loads(context)  # they are recorded next
+        loads.append((registers, text))
+    return tile, loads
 
 
 def write_loads(context: Context, registers: Sequence[Reg] | None = None) -> None:

@@ -77,6 +77,19 @@ def read(
     return tile
 
 
+def read_into(context: Context, s: n.Load, tile: RegisterTile, mine: Number) -> None:
+    """Loads from shared memory into registers that are there, which keep what they have where `mine` does not hold."""
+    if not isinstance(s.instruction, Transfer) or s.result.partition is None or s.source.pick is not None:
+        raise LoweringError(f"{s.name} does not load whole tiles thread by thread")
+    who = s.result.partition.coalesced
+    vector = vector_of(s.instruction, who)
+    place = access(context, s.source, who, vector)
+    context.emit.comment(f"{s.name}: {s.result} = {s.instruction.label} {s.source.name}")
+    mine = context.emit.both(mine, _takes_part(context, who))
+    for first in range(0, who.values.size, vector):
+        _load_piece(context, s.instruction, place.address(first), tile, first, vector, mine)
+
+
 def _read_vector(
     context: Context, instruction: Transfer, place: Place, tile: RegisterTile, first: int, vector: int, fill: float,
     mine: Number,

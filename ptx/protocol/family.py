@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from tinygpu.ptx.lowering import sync
@@ -42,7 +42,7 @@ _NOW: Amount = 0
 class Use:
     """A slot is read or written; a register of that name says which, or a number does.
 
-    round  that is written, counted from the one that the loop is in
+    round  that is written, or read ahead, counted from the one that the loop is in
     """
 
     slot: str | Amount
@@ -194,7 +194,9 @@ def family(ring: sync.Ring, rings: tuple[sync.Ring, ...], body: Steps, threads: 
             register = same.get(s.slot.name, s.slot.name)
             if of_register.setdefault(register, name) != name:
                 raise Irregular(f"slots of {name} and {of_register[register]} are one register")
-    reader = _Reader(ring, {r.name: r for r in rings}, threads, of_register, leads, frozenset(same.values()))
+    # slots of pipelines that are filled ahead have registers that are used themselves
+    itself = {s.slot.name for s in steps if isinstance(s, sync.Touch) and isinstance(s.slot, Reg)}
+    reader = _Reader(ring, {r.name: r for r in rings}, threads, of_register, leads, frozenset(same.values()) - itself)
     return Family(reader.lead(ring.name), ring.stages == 1, reader.read(body, _Where()))
 
 
@@ -206,12 +208,14 @@ class _Where:
     rings  whose slots the innermost loop goes through
     round  that is written, of pipelines that the block does not read as well
     apart  those that it does
+    read   round that is read: of a block that looks ahead and fills no slot, the one that it asks for
     """
 
     ahead: tuple[int, str] | None = None
     rings: tuple[str, ...] = ()
     round: Amount = 0
     apart: frozenset[str] = frozenset()
+    read: Amount = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -297,10 +301,10 @@ class _Reader:
                 yield Next(self.name("slot", slot.name))
             case sync.Commit(of):
                 yield Close(of)
+            case sync.WaitGroup(of, pending, slots=name) if name and pending is not None:
+                yield Await(of, Short((self.lead(name),), self.rings[name].stages - pending))
             case sync.WaitGroup("cp.async", pending):
                 yield Await("cp.async", self.left(pending, where))
-            case sync.WaitGroup(of, pending, slots=name) if name and pending is not None:
-                yield Await(of, Short((name,), self.rings[name].stages - pending))
             case sync.WaitGroup(of, pending):
                 yield Await(of, pending or 0)
             case sync.Meet(_, threads):
@@ -320,7 +324,9 @@ class _Reader:
             if step.verb == "write" and other is not None and other.overlaps(self.ring):
                 yield Overwrite(other.name)
             return
-        round_number: Amount = where.round if step.verb == "write" and self.ring.name not in where.apart else 0
+        round_number = where.read
+        if step.verb == "write":
+            round_number = where.round if self.ring.name not in where.apart else 0
         yield Use(self.slot(step.slot, where), step.verb, step.by, round_number)
 
     def slot(self, slot: Number, where: _Where) -> str | Amount:
@@ -367,8 +373,9 @@ class _Reader:
             if condition.offset and filled:
                 to_come = self.to_come(condition.offset, filled & set(self.rings), where)
                 inside = _Where(where.ahead, where.rings, to_come, self.both(body))
-            elif condition.offset and self.read(body, where):
-                raise Irregular(f"it looks {condition.offset} rounds ahead, and fills no slot")
+            elif condition.offset:
+                to_come = condition.offset
+                inside = replace(where, read=to_come)
         if within := self.read(body, inside, again=condition != "one thread"):
             if condition == "one thread":  # what it does is the role's
                 yield from within

@@ -200,7 +200,8 @@ class OneSlot:
                 else {"written": yes, "unfenced": yes}
             )
         else:
-            full = [z3.Not(state["landing"]), z3.Not(state["written"]), state["holds"] == 0]
+            wanted = state["holds"] == self.amount(round_number)
+            full = [z3.Not(state["landing"]), z3.Not(state["written"]), wanted]
             self.goal(UNFILLED, z3.And(*full, *([] if by == "threads" else [z3.Not(state["unfenced"])])), here)
             new["used"] = yes
             if by == "threads":
@@ -427,12 +428,22 @@ class OneSlot:
         def left(s: State, c: Any) -> Any:
             return z3.And(idle(s, c), *([] if last is None else [behind(s) != last]))
 
+        def next_up(s: State, c: Any) -> Any:
+            """Of the round that begins: something may be read of it already."""
+            return z3.And(live(s, c), behind(s) == 0)
+
+        def later(s: State, c: Any) -> Any:
+            return z3.And(live(s, c), behind(s) != 0)
+
         says("filled ahead: its round", live, lambda s, c: s["holds"] == behind(s))
         says("filled ahead: not used", live, partial(_not, "used"))
+        says("filled later: not used", later, partial(_not, "used"))
         says("filled ahead: groups since", live, lambda s, c: z3.Implies(s["landing"], s["closed"] >= groups(s, c)))
         says("else: it holds nothing", idle, lambda s, c: s["holds"] < 0)
         for name in (*DOING, *self.leaving()):
             says(f"filled ahead: not {name}", live, partial(_not, name))
+            says(f"next up: not {name}", next_up, partial(_not, name))
+            says(f"filled later: not {name}", later, partial(_not, name))
             says(f"else: not {name}", idle, partial(_not, name))
             says(f"left: not {name}", left, partial(_not, name))
         return out

@@ -76,7 +76,7 @@ class _Way:
     trips: sync.Trips | None = None
     index: str = ""  # of the loop
     turns: frozenset[str] = frozenset()
-    round: int | None = None  # that is written, counted from the one that the loop is in
+    round: int | None = None  # that is written or read, counted from the one that the loop is in
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,30 @@ def sequence(rings: tuple[sync.Ring, ...], body: Steps, threads: int, most: int 
     return _Search({ring.name: ring for ring in rings}, graph.ways, threads, most).run(start)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Rounds ahead of the one that the loop is in, in a block that looks ahead.
+
+    written  into slots, but of the rings `apart`, of which the block is a round
+    read     from slots, where it fills none
+    """
+
+    written: int = 0
+    apart: frozenset[str] = frozenset()
+    read: int = 0
+
+    def round(self, step: sync.Step) -> int:
+        """That of a slot which a step touches."""
+        if not isinstance(step, sync.Touch):
+            return 0
+        if step.verb == "read":
+            return self.read
+        return 0 if step.pipeline in self.apart else self.written
+
+
+_HERE = _Ahead()
+
+
 @dataclass(slots=True, eq=False)
 class _Graph:
     rings: frozenset[str]
@@ -110,8 +134,8 @@ class _Graph:
         self.ways.append([])
         return len(self.ways) - 1
 
-    def write(self, steps: Steps, start: int, ahead: tuple[int, frozenset[str]] = (0, frozenset())) -> int:
-        """The place behind the steps; ahead: the round that they write, but of rings that they read as well."""
+    def write(self, steps: Steps, start: int, ahead: _Ahead = _HERE) -> int:
+        """The place behind the steps."""
         for step in steps:
             end = self.place()
             match step:
@@ -130,20 +154,23 @@ class _Graph:
                     whether = condition if isinstance(condition, sync.Before) else None
                     if condition == "one thread" and any(isinstance(s, sync.Meet) for s in steps_of(body)):
                         raise Irregular("one thread alone waits at a barrier of all")
-                    to_come = (whether.offset, self.turned(body)) if whether and whether.offset else ahead
+                    to_come = self.ahead(whether.offset, body) if whether and whether.offset else ahead
                     self.ways[start].append(_Way(inside, "holds", condition=whether))
                     self.ways[self.write(body, inside, to_come)].append(_Way(end))
                     if condition != "one thread":
                         self.ways[start].append(_Way(end, "fails", condition=whether))
                 case sync.Ahead(_, number, body=body):
-                    self.ways[self.write(body, start, (number, self.turned(body)))].append(_Way(end))
+                    self.ways[self.write(body, start, self.ahead(number, body))].append(_Way(end))
                 case sync.RoleBody():
                     raise Irregular("a role stands within a role")
                 case _:
-                    comes = isinstance(step, sync.Touch) and step.pipeline not in ahead[1]
-                    self.ways[start].append(_Way(end, "act", step, round=ahead[0] if comes else 0))
+                    self.ways[start].append(_Way(end, "act", step, round=ahead.round(step)))
             start = end
         return start
+
+    def ahead(self, number: int, body: Steps) -> _Ahead:
+        fills = any(isinstance(s, sync.Touch) and s.verb == "write" for s in steps_of(body))
+        return _Ahead(number, self.turned(body), 0 if fills else number)
 
     def turned(self, body: Steps) -> frozenset[str]:
         """Rings of which a block is a round: it writes a slot and reads one, where others write parts of a slot."""
@@ -302,7 +329,7 @@ class _Search:
             raise _Wrong("unfilled", ring, f"slot {at} is read while copies into it may be under way")
         if now.written:
             raise _Wrong("unfilled", ring, f"slot {at} is read before its readers have met those who wrote it")
-        if now.holds != 0:
+        if now.holds != round_number:
             raise _Wrong("unfilled", ring, f"slot {at} is read, and holds another round or none")
         if action.by == "threads":
             return replace(now, used=True, read=True)

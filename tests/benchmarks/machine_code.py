@@ -115,7 +115,11 @@ PAIRS = (
     ),
     Pair(
         "Ampere", MatmulAmpere, "a100", (64, 64, 32), 3,
-        {"warps_m": 2, "warps_n": 2, **FRAGMENTS}, "matmul-64x64x32w4s3.sm_80", "row", (4, 4), (2, 2),
+        {"warps_m": 2, "warps_n": 2, "prefetch": 0, **FRAGMENTS}, "matmul-64x64x32w4s3.sm_80", "row", (4, 4), (2, 2),
+    ),
+    Pair(
+        "Ampere, loads ahead", MatmulAmpere, "a100", (64, 64, 32), 3,
+        {"warps_m": 2, "warps_n": 2, "prefetch": 1, **FRAGMENTS}, None, "row", (4, 4), (2, 2),
     ),
 )  # fmt: skip
 

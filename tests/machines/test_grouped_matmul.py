@@ -93,7 +93,7 @@ def test_predictions_take_what_is_declared_of_the_groups(machine: type[Machine],
         problem = machine.problem(m=m, n=256, k=512, experts=experts)
         space = build_space(machine, problem, device("h100"))
         values = {**space.environment, **problem.environment(), **point, "vx": 8, "vw": 8, "vy": 2}
-        values |= {"across_x": 4, "across_w": 4, "swizzle": 64}
+        values |= {"across_x": 4, "across_w": 4, "swizzle": 64, "prefetch": 0}
         found[m, experts] = space.counts(0).demand(values, space.device)
     bm, columns = point["bm"], 256 // point["bn"]
     # every group has half a tile that is empty; rows that are fewer than groups have one each

@@ -121,7 +121,10 @@ class _Counter:
                 inner.in_flight_bytes = maximum(stages - 1, 1) * _copied_bytes(s.produce)
                 self._body(s.consume, "iteration", expr(1))
                 inner.add("warp_instructions", warps * ROUND_INSTRUCTIONS)
-                inner.wait("barriers", where(stages == 1, 2, 1))
+                # the barrier and the first loads of a round that loads ahead pass while its last products are made
+                inner.wait("barriers", where(stages == 1, 2, 1 - s.prefetch))
+                self.phases["prologue"].wait("barriers", s.prefetch)
+                self.phases["prologue"].wait("smem_loads", s.prefetch)
                 return "epilogue"
             case n.Loop() if not s.unrolled and phase == "prologue" and s in self.main:
                 self.iterations = self.program.rounds_of(s)

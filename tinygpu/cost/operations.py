@@ -26,9 +26,10 @@ from tinygpu.language.tile import Tile
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.access import Access, boxes, tensor_pitches, vectors
+from tinygpu.program.prefetched import steps
 from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.together import rounds_together
-from tinygpu.program.tree import places
+from tinygpu.program.tree import places, walk
 from tinygpu.program.windows import window
 from tinygpu.users_code import answer, at, written_at
 
@@ -87,6 +88,7 @@ class Operations:
     prefetch  rounds that bulk copies run ahead, found from the pipelines that they fill
     shared    what loads ask of L2 where L1 holds what the CTA reads
     together  how many executions of a load are under way at a time, where its rounds are written out
+    prefetched  1 for loads of steps of which the first is loaded a round ahead: nobody waits for them
     """
 
     program: Program
@@ -95,8 +97,11 @@ class Operations:
     prefetch: Expr = field(default_factory=lambda: expr(0))
     shared: Mapping[n.Statement, Shared] = field(init=False)
     together: Mapping[n.Statement, Expr] = field(init=False)
+    prefetched: Mapping[n.Statement, Expr] = field(init=False)
 
     def __post_init__(self) -> None:
+        rings = [s for s in walk(self.program.body) if isinstance(s, n.Pipelined) and not s.prefetch.same(0)]
+        self.prefetched = {load: s.prefetch for s in rings for load in steps(s).loads}
         loads = (place for place in places(self.program.body) if isinstance(place.statement, n.Load))
         self.together = {place.statement: rounds_together(place) for place in loads}
         told = {"coalescing", "L1"} <= {h for h in self.heuristics if isinstance(h, str)}
@@ -122,7 +127,7 @@ class Operations:
                 tally.add("smem_load_wavefronts", times * self.warps * registers)
                 tally.add("warp_instructions", times * self.warps * ceil_div(registers, 4))
                 if tally.chain["smem_loads"].same(0):
-                    tally.wait("smem_loads")
+                    tally.wait("smem_loads", 1 - self.prefetched.get(s, expr(0)))
             case n.Load() | n.Store() if isinstance(s.instruction, CellLoad | CellStore):  # and a wait
                 tally.add("warp_instructions", times * self.warps * 2)
                 tally.wait("smem_loads", times)
@@ -279,7 +284,7 @@ class Operations:
 
     def _bulk(self, s: n.Copy, bulk: BulkTransfer, tally: Tally, times: Expr) -> None:
         """One instruction moves one box, 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""
-        moved, held = bytes_of(s.source), bytes_of(s.target if s.source.memory is GMEM else s.source)
+        moved = bytes_of(s.source)
         access = boxes(s, bulk)
         shared = expr(1) if s.multicast is None else self.program.grid.axes[s.multicast].cluster
         begins = window(access.tile, tensor_pitches(access.tile), self.program.indices)
@@ -287,14 +292,14 @@ class Operations:
         if s.source.memory is GMEM:
             tally.add("sectors_read", times * sectors)
             tally.add("accesses_read", times * accesses)
-            tally.add("smem_store_wavefronts", times * ceil_div(held, WAVEFRONT_BYTES))
+            tally.add("smem_store_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
             stages = next((p.stages for p in self.program.pipelines if s.target.name.startswith(f"{p.name}.")), expr(1))
             tally.in_flight_bytes = tally.in_flight_bytes + stages * ceil_div(moved, shared)
             self.prefetch = stages - 1
         else:
             tally.add("sectors_written", times * sectors)
             tally.add("accesses_written", times * accesses)
-            tally.add("smem_load_wavefronts", times * ceil_div(held, WAVEFRONT_BYTES))
+            tally.add("smem_load_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
         tally.add("warp_instructions", times * access.starts.value_count)
 
     def _requests(self, hop: Transfer, partition: Partition) -> Expr:
@@ -451,7 +456,7 @@ def values_of(tile: Tile) -> Expr:
 
 
 def bytes_of(tile: Tile) -> Expr:
-    out = expr(tile.dtype.bits if tile.buffer is None else tile.buffer.element_bits)
+    out = expr(tile.dtype.bits)
     for s in tile.shape:
         out = out * s
     return ceil_div(out, 8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, ceil_div, expr, symbol
 from tinygpu.language.buffer_space import buffer_bytes, exchange_bytes, shared_bytes
@@ -9,6 +11,7 @@ from tinygpu.language.live_registers import LEAST_OVERHEAD, live_registers
 from tinygpu.language.memories import BANK_ALIGN_BYTES, TMEM, Memory
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
+from tinygpu.program.prefetched import steps
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 
@@ -22,6 +25,7 @@ def derived_constraints(program: Program) -> list[Constraint]:
         out.append(_tmem(program))
     out += [_bank(m, program) for m in own_memories(program)]
     out += _registers(program)
+    out += _prefetched(program)
     if len(program.roles) > 1:
         out += _side_by_side(program)
     if any(p.completion == "turn" for p in program.pipelines):
@@ -29,6 +33,21 @@ def derived_constraints(program: Program) -> list[Constraint]:
     if not program.grid.cluster.same(1):
         out.append(_cluster(program))
     return [*out, *_dealt_rounds(program)]
+
+
+def _prefetched(program: Program) -> Iterator[Constraint]:
+    """Where loads of the next round's first step stand: in front of another step's products, from another slot."""
+    for s in walk(program.body):
+        if isinstance(s, n.Pipelined) and not s.prefetch.same(0):
+            several = (program.pipeline(s.pipeline).stages >= 2) & (steps(s).loop.trips >= 2)
+            yield Constraint(
+                f"prefetch of {s.pipeline}",
+                (s.prefetch >= 0) & (s.prefetch <= 1) & ((s.prefetch < 1) | several),
+                f"a round of {s.pipeline} loads the first step of the next one ahead where it has two steps at least, "
+                "and the ring two stages",
+                source="pipelines",
+                judge="emulator",
+            )
 
 
 def _turns() -> Constraint:

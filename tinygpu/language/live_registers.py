@@ -23,6 +23,7 @@ from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.fragments import fed
 from tinygpu.program.groups import Groups, groups
+from tinygpu.program.prefetched import steps
 from tinygpu.program.products import products
 from tinygpu.program.program import Program
 from tinygpu.program.together import asks_ahead
@@ -113,7 +114,7 @@ class _Peaks:
                 # again
                 needed = later | (_used(s) & live.keys() if isinstance(s, n.Repeated) else frozenset())
                 held = self.fragments_of_a_round(s) if isinstance(s, n.Repeated) and s.written_out else {}
-                held = held | _loaded_ahead(s)
+                held = held | _loaded_ahead(s) | self.prefetched(s)
                 for i, inner in enumerate(s.children):
                     behind = needed.union(*[_used(o) for other in s.children[i + 1 :] for o in other.statements])
                     if inner.ahead:  # copies end behind the other bodies, and hold their registers until then
@@ -145,6 +146,18 @@ class _Peaks:
             return {}
         made = {name: self.fragments.get(name, size) for name, size in _register_tiles(s.writes).items()}
         return {name: expr(1) if name in self.computed_where_used else size for name, size in made.items()}
+
+    def prefetched(self, s: n.Statement) -> dict[str, Expr]:
+        """Registers of what the next round begins with, and of all that the last step of this one takes: it is loaded
+        before the threads meet, and not as products go.
+        """
+        if not isinstance(s, n.Pipelined) or s.prefetch.same(0):
+            return {}
+        sizes = {t.name: tile_registers(t) for t in steps(s).tiles}
+        return {
+            f"{name} of the next round": s.prefetch * (2 * size - self.fragments.get(name, size))
+            for name, size in sizes.items()
+        }
 
     def fragments_of_a_round(self, s: n.Repeated) -> dict[str, Expr]:
         """Operands of asynchronous products in registers: those of all steps of an unrolled loop are held until it

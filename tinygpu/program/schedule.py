@@ -12,7 +12,9 @@ from dataclasses import replace
 from tinygpu.expressions import Expr, symbol
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.program import nodes as n
+from tinygpu.program.prefetched import not_prefetched
 from tinygpu.program.program import Program
+from tinygpu.program.statement import ZERO
 from tinygpu.program.tree import expressions, replace_expressions, uses, walk
 
 
@@ -23,6 +25,8 @@ def schedule(program: Program) -> Program:
         if isinstance(s, n.InRole):
             produced = {f.pipeline for f in walk(s.body) if isinstance(f, n.Produce)}
             _check_pairs(program, s.body, frozenset(produced & consumed_by(made, s.role)), "")
+        if isinstance(s, (n.Consume, n.Pipelined)) and not s.prefetch.same(0) and (why := not_prefetched(s)):
+            raise DeclarationError(f"{program.machine}.program: {s.pipeline!r} is consumed with prefetch: {why}")
     return made
 
 
@@ -136,14 +140,16 @@ def _ahead(program: Program, s: n.Loop, consumed: frozenset[str]) -> n.Loop | n.
     free = [first, *(f for f in others if _as_deep(program, f.pipeline, first.pipeline))]
     names = tuple(f.pipeline for f in free)
     rest: list[n.Statement] = []
+    prefetch = ZERO
     for other in s.body:
         if isinstance(other, n.Consume) and other.pipeline in names:
             rest += other.body
+            prefetch = prefetch if other.prefetch.same(0) else other.prefetch
         elif other not in free:
             rest.append(other)
     produce = tuple(inner for f in free for inner in f.body)
     rounds = s.index, s.trips, produce, tuple(rest), s.first, s.divided
-    return n.Pipelined(names[0], *rounds, names[1:], place=s.place)
+    return n.Pipelined(names[0], *rounds, names[1:], prefetch, place=s.place)
 
 
 def _as_deep(program: Program, one: str, other: str) -> bool:

@@ -242,7 +242,8 @@ class _RoleWriter:
                     self.open.first.add("warp_instructions", self.operations.warps * ROUND_INSTRUCTIONS)
             if body.consumes:
                 stages = self.whole.program.pipeline(body.consumes).stages
-                self.open.first.wait("barriers", where(stages == 1, 2, 1) if ahead else 1)
+                prefetch = s.prefetch if isinstance(s, n.Pipelined) else expr(0)
+                self.open.first.wait("barriers", where(stages == 1, 2, 1 - prefetch) if ahead else 1)
                 if s in self.whole.in_pieces:
                     self.open.first.wait_for_slot(stages)
             around, self.products = self.products, Tally()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr
+from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import TMEM, Memory
 from tinygpu.language.roles import ARRIVALS
@@ -31,8 +31,6 @@ class BufferSpec:
     swizzle_bytes: Expr | None = None
     over: str = ""
     path: Layout | None = None
-    atom_bytes: int = 16
-    padded: bool = False
 
 
 @dataclass(slots=True)
@@ -64,11 +62,16 @@ class Ring:
         self.tracer.emit(n.Produce(self.name, tuple(body)))
 
     @contextmanager
-    def consume(self) -> Iterator[Slot]:
-        """The role waits for the next full slot, uses it, and releases it where the block ends."""
+    def consume(self, prefetch: Operand = 0) -> Iterator[Slot]:
+        """The role waits for the next full slot, uses it, and releases it where the block ends.
+
+        prefetch  0 or 1, perhaps a parameter: 1 loads what the first step of the unrolled loop in the block takes from
+                  the slot a round ahead, behind that round's barrier and before its last products. For a slot that the
+                  same role fills in a loop, with two stages and two steps at least
+        """
         with self._use("consume") as body:
             yield self._slot()
-        self.tracer.emit(n.Consume(self.name, tuple(body)))
+        self.tracer.emit(n.Consume(self.name, tuple(body), expr(prefetch)))
 
     @contextmanager
     def turn(self) -> Iterator[None]:

@@ -80,10 +80,14 @@ class Consume(InSlot):
     """The role waits for the next full slot of a pipeline, uses it, and releases it where the block ends.
 
     Of a pipeline without buffers the slot is the turn: released, it goes to the next role.
+
+    prefetch  1: what the first step of the unrolled loop in it loads is loaded in the round before, ahead of the last
+              step's products
     """
 
     pipeline: str
     body: tuple[Statement, ...]
+    prefetch: Expr = ZERO
 
     @property
     def children(self) -> tuple[Body, ...]:
@@ -99,7 +103,9 @@ class Pipelined(Repeated):
 
     Made by scheduling from the loops of one role that produce and consume it.
 
-    along  other pipelines that the loop produces and consumes, with as many slots: these go with those of the first
+    along     other pipelines that the loop produces and consumes, with as many slots: these go with those of the first
+    prefetch  1: the loads of the first step of the unrolled loop that consumes are carried out a round ahead, behind
+              the barrier of that round and before the last step's products (`tinygpu.program.prefetched`)
     """
 
     pipeline: str
@@ -110,6 +116,7 @@ class Pipelined(Repeated):
     first: Expr = ZERO
     divided: bool = False
     along: tuple[str, ...] = ()
+    prefetch: Expr = ZERO
 
     @property
     def pipelines(self) -> tuple[str, ...]:
@@ -124,7 +131,8 @@ class Pipelined(Repeated):
         )
 
     def headline(self, turns: frozenset[str]) -> str:
-        return f"for {self.rounds}, {', '.join(self.pipelines)} produced ahead:"
+        ahead = "" if self.prefetch.same(0) else f", {self.prefetch} steps loaded ahead"
+        return f"for {self.rounds}, {', '.join(self.pipelines)} produced ahead{ahead}:"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
