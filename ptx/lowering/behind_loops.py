@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import xor
 
 from tinygpu.ptx.lowering.cut import smallest_cut
 
@@ -55,6 +57,28 @@ class _Region:
         return self.first < line <= self.last
 
 
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A kernel's lines, and what is found in them.
+
+    within  of each line the regions that hold it, a bit for each
+    """
+
+    lines: list[_Line]
+    regions: list[_Region]
+    values: dict[str, _Value]
+    within: list[int]
+
+    @staticmethod
+    def of(lines: list[_Line], pure: Collection[str], loops: str) -> _Text:
+        regions = _regions(lines, loops)
+        changes = [0] * (len(lines) + 1)
+        for number, region in enumerate(regions):
+            changes[region.first + 1] ^= 1 << number
+            changes[region.last + 1] ^= 1 << number
+        return _Text(lines, regions, _values(lines, pure), list(accumulate(changes, xor)))
+
+
 def behind_loops(lines: list[str], pure: Collection[str], parameters: Collection[str], loops: str) -> list[str]:
     """The lines of a kernel, with some of the computed values further down.
 
@@ -62,17 +86,17 @@ def behind_loops(lines: list[str], pure: Collection[str], parameters: Collection
     parameters  registers that are set before the first line, and cost none in a loop
     loops       what labels of loops begin with that are worth moving something behind
     """
-    whole = [_read(line) for line in lines]
-    for label in [line.label for line in whole if line.label.startswith(loops)]:
-        regions = _regions(whole, loops)
-        for outward in range(len(regions)):  # the loop, then branches around it, which may skip it
-            around = list(_outward(regions, next(i for i, line in enumerate(whole) if line.label == label)))
+    text = _Text.of([_read(line) for line in lines], pure, loops)
+    for label in [line.label for line in text.lines if line.label.startswith(loops)]:
+        for outward in range(len(text.regions)):  # the loop, then branches around it, which may skip it
+            at = next(i for i, line in enumerate(text.lines) if line.label == label)
+            around = list(_outward(text.regions, at))
             if outward >= len(around):
                 break
-            found = _behind(whole, around[outward], regions, pure, parameters)
-            if found is not whole:
-                whole, regions = found, _regions(found, loops)
-    return [line.text for line in whole]
+            found = _behind(text, around[outward], parameters)
+            if found is not text.lines:
+                text = _Text.of(found, pure, loops)
+    return [line.text for line in text.lines]
 
 
 def _read(line: str) -> _Line:
@@ -91,18 +115,12 @@ def _outward(regions: list[_Region], label: int) -> Iterator[_Region]:
         inside = None if inside is not None and inside.loop else inside
 
 
-def _behind(
-    lines: list[_Line], over: _Region, regions: list[_Region], pure: Collection[str], parameters: Collection[str]
-) -> list[_Line]:
+def _behind(text: _Text, over: _Region, parameters: Collection[str]) -> list[_Line]:
     """The lines, with what is moved behind one region."""
-    around = [r for r in regions if r.holds(over.first)]
-    values = _values(lines, pure)
+    lines, values, within = text.lines, text.values, text.within
+    around = within[over.first]
     # those that are computed beside the region, and may be so behind it
-    beside = {
-        name: v
-        for name, v in values.items()
-        if v.line < over.first and all(r.holds(v.line) == (r in around) for r in regions)
-    }
+    beside = {name: v for name, v in values.items() if v.line < over.first and within[v.line] == around}
     needed = {name for name, v in beside.items() if any(u > over.last for u in v.users)}
     if not any(min(beside[name].users) > over.last for name in needed):
         return lines
@@ -117,9 +135,9 @@ def _behind(
             stays.add(name)  # an operand may be written again
         if any(over.holds(u) for u in v.users):
             goes_through.add(name)
-    again = [r for r in around if r.again]
+    again = around & sum(1 << number for number, region in enumerate(text.regions) if region.again)
     for name, v in values.items():  # what is computed outside of a loop that is around is needed in its next round
-        if name not in beside and any(not r.holds(v.line) for r in again):
+        if name not in beside and again & ~within[v.line]:
             goes_through.add(name)
     operands = {name: () if name in stays else v.operands for name, v in beside.items()}
     moved = smallest_cut(operands, needed, {n: 0 if n in goes_through else _size(n) for n in values}) - stays
