@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from functools import partial
 
 from tinygpu.language.instruction import BulkTransfer, CellLoad, CellStore, MatrixLoad, MatrixStore
-from tinygpu.language.memories import TMEM
+from tinygpu.language.memories import SMEM, TMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.fragments import goes_on
-from tinygpu.program.products import into_cells, into_tensor_memory
+from tinygpu.program.products import into_cells, into_tensor_memory, products
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import (
@@ -359,7 +359,7 @@ def fill(context: Context, s: n.Produce) -> None:
     context.filled.add(s.pipeline)
     with in_turn.at_slot(context, s.pipeline):
         body(context, s.body)
-        if bulk_drained:
+        if bulk_drained or _multiplied(context.program, s.pipeline):
             issue(context, Fence("fence.proxy.async.shared::cta"))
         if context.program.pipeline(s.pipeline).completion == "commit group":
             issue(context, WaitGroup("cp.async", None))
@@ -382,6 +382,12 @@ def _drained_in_bulk(program: Program, pipeline: str) -> bool:
         if isinstance(d, n.Consume) and d.pipeline == pipeline
         for c in d.body
     )
+
+
+def _multiplied(program: Program, pipeline: str) -> bool:
+    """Whether tensor cores read what is filled by themselves: behind a proxy fence, as TMA does."""
+    found = (s for d in walk(program.body) if isinstance(d, n.Consume) for s in products(d.body))
+    return any(tile.name.split(".")[0] == pipeline for s in found for tile in (s.a, s.b) if tile.memory is SMEM)
 
 
 def drain(context: Context, s: n.Consume) -> None:

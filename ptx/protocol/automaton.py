@@ -52,8 +52,12 @@ class _Graph:
         self.ways[start].append((action, end))
 
     def write(self, steps: tuple[sync.Step, ...], start: int) -> int:
-        """The place behind the steps."""
+        """The place behind the steps. A touch that is like another, with touches alone between, says nothing new."""
+        touches: set[sync.Step] = set()
         for step in steps:
+            if step in touches:
+                continue
+            touches = {*touches, step} if isinstance(step, sync.Touch) else set()
             end = self.place()
             match step:
                 case sync.Tiles(body):

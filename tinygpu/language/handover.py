@@ -16,7 +16,7 @@ from tinygpu.language.roles import ARRIVALS, Pipeline, Role
 from tinygpu.program import nodes as n
 from tinygpu.program.one_thread import one_issues, statements
 from tinygpu.program.program import Program
-from tinygpu.program.tree import Does, uses, walk
+from tinygpu.program.tree import Does, places, uses, walk
 
 # Rounds that a CTA does of one tile, where rounds are dealt.
 OWN_ROUNDS = symbol("rounds_of_its_own")
@@ -230,20 +230,30 @@ def _check_one_completion(program: Program, pipeline: Pipeline) -> None:
 
 
 def _check_products(program: Program) -> None:
-    """What tensor cores read of shared memory by themselves, another role brings by TMA: threads that write it do so
-    through another proxy.
+    """What tensor cores read of shared memory by themselves, another role brings by TMA. Left operands the role itself
+    may store, whose threads meet in front of the product; it is asked for in a slot of the right one, and holds that.
     """
-    for s in walk(program.body):
+    for place in places(program.body):
+        s = place.statement
         if not isinstance(s, n.Multiply) or s.token is None:
             continue
         for operand in (s.a, s.b):
-            name = operand.name.split(".")[0]
-            handed_over = operand.buffer is None or program.pipeline(name).completion == "mbarrier"
-            if not handed_over and operand.memory is not TMEM:
+            if operand.buffer is None or operand.memory is TMEM:
+                continue
+            pipeline = program.pipeline(operand.name.split(".")[0])
+            stored = pipeline.completion == "barrier" and s.token.completion == "wgmma group" and operand is s.a
+            if not (pipeline.completion == "mbarrier" or stored):
                 raise _error(
                     program,
                     f"{s.name} ({s.instruction}) reads {operand.name} from shared memory, which threads fill; another "
                     "role brings it there by TMA",
+                )
+            inmost = next(body.consumes for _, body in reversed(place.around) if body.consumes)
+            if stored and inmost == pipeline.name:
+                raise _error(
+                    program,
+                    f"{s.name} ({s.instruction}) reads {operand.name}, which its own role stores, and stands in the "
+                    f"block of its slot; open the slot of {s.b.name.split('.')[0]!r} inside of that",
                 )
 
 

@@ -2,9 +2,10 @@
 
 The products of a block that consumes a slot are one group. Groups complete in the order in which they were committed,
 and a wait says how many of the youngest may still be under way. So a group is waited for as late as may be: before the
-first statement that touches its sums, before its own operands in registers are written again, before another slot of
-its ring is held or a slot that it reads is given back, and where its loop ends. What is waited for then gives its slot
-back. Everything younger goes on, which is how two products overlap, and one of them with what threads compute.
+first statement that touches its sums, before its own operands in registers are written again, or those that its role
+stores in a slot, before another slot of its ring is held or a slot that it reads is given back to another role, and
+where its loop ends. What is waited for then gives its slot back. Everything younger goes on, which is how two products
+overlap, and one of them with what threads compute.
 
 A loop goes round: what is under way at its head is what comes into it and what its last round leaves, with as few
 younger groups as on either way. Outside loops, and in rings of one slot whose sums no statement of the loop uses, a
@@ -82,6 +83,7 @@ class _Follower:
 
     whole: tuple[n.Statement, ...]
     one_slot: frozenset[str]
+    own: frozenset[str] = frozenset()  # pipelines that the role itself fills
     before: dict[n.Statement, Wait] = field(default_factory=dict)
     entered: dict[n.Statement, Wait] = field(default_factory=dict)
     behind: dict[n.Statement, Wait] = field(default_factory=dict)
@@ -98,12 +100,15 @@ class _Follower:
 
     def statement(self, s: n.Statement, flight: Flight, in_rounds: bool) -> Flight:
         if isinstance(s, n.InRole):
+            self.own = frozenset(f.pipeline for f in walk(s.body) if isinstance(f, n.Produce))
             self.follow(s.body, {}, False)
             return flight
         names = _touched_from(s)
         hit = [g for g in flight if names & _sums(g)]
         if isinstance(s, n.Consume) and s.pipeline in self.one_slot:
             hit += [g for g in flight if _ring(g) == s.pipeline]  # its slot comes when this one was given back
+        if isinstance(s, n.Produce):
+            hit += [g for g in flight if s.pipeline in _read(g)]  # its stores would change what they read
         flight = self.wait(self.before, s, flight, hit)
         self.flying[s] = tuple(g for g in flight if isinstance(g, n.Consume))
         if isinstance(s, n.Consume):
@@ -119,6 +124,8 @@ class _Follower:
         if any(m.a.memory is RMEM for m in own):
             flight = self.wait(self.entered, s, flight, [g for g in flight if g is s])
         flight = self.follow(s.body, flight, in_rounds)
+        if not own and s.pipeline in self.own:
+            return flight
         if not own:
             return self.wait(self.behind, s, flight, [g for g in flight if s.pipeline in _read(g)])
         flight = {g: younger + 1 for g, younger in flight.items()}

@@ -164,6 +164,9 @@ def _can_run_ahead(s: n.Loop, fill: n.Produce) -> bool:
     if [u.does for u in found] != ["produce", "consume"] or not any(u.place.statement is fill for u in found):
         return False
     consume = found[1].place.statement
+    under_way = (m for m in walk((consume,)) if isinstance(m, n.Multiply) and m.token is not None)
+    if any(fill.pipeline == t.name.split(".")[0] for m in under_way for t in (m.a, m.b)):
+        return False  # products that go on read a slot until they are waited for, which a round does in its order
     return any(consume is other for other in s.body) and not _between(fill, s.body)
 
 
