@@ -13,7 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Scalar, Tracer, between, exp2, maximum, minimum
+from tinygpu.language import (
+    Dim,
+    Input,
+    Machine,
+    Option,
+    Output,
+    Scalar,
+    Tracer,
+    between,
+    exp2,
+    maximum,
+    minimum,
+    uniform,
+)
 from tinygpu.ptx import isa
 
 KINDS = ("f16", "bf16")
@@ -111,7 +124,8 @@ class Attention(Attends):
 
     b, h, g, s, t, d = Dim(), Dim(), Dim(), Dim(), Dim(), Dim(64, 80, 96, 128, 160, 192, 224, 256)
     q = Input(KINDS, b, h, g, s, d)
-    k, v = Input(ALIKE, b, h, t, d, follows=q), Input(ALIKE, b, h, t, d, follows=q)
+    # values are finite: those of keys that a query does not see weigh 0, or are not looked at
+    k, v = Input(ALIKE, b, h, t, d, follows=q), Input(ALIKE, b, h, t, d, follows=q, values=uniform(-256, 256))
     o = Output(ALIKE, b, h, g, s, d, follows=q)
     causal = Option(False, True)  # query i sees the keys 0 to i
 

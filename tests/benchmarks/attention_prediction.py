@@ -81,13 +81,15 @@ class Published:
         """What the kernel asks for.
 
         A score takes an fma (scale, and less the largest), an exponential, an addition to the sum, a comparison, and
-        half a conversion of two; outputs are scaled once for each tile of keys.
+        half a conversion of two; outputs are scaled once for each tile of keys. Each of the four lanes that share a row
+        has its largest score from the others by two shuffles and comparisons, the exponential of its change, and four
+        more operations on it and on the sum (softmax.h of both: sums are exchanged at the end).
         """
         if self.path == "tcgen05":
             return self._in_tensor_memory()
         (bm, bn), d = self.tile, self.d
         wgmma = self.path == "wgmma"
-        scores, outputs = bm * bn, bm * d
+        scores, outputs, rows = bm * bn, bm * d, 4 * bm
         brought = 2 * bn * d * 2
         products = 4 * scores * d
         if wgmma:
@@ -111,11 +113,12 @@ class Published:
             iteration=Phase(
                 Work(
                     tensor_flops=products,
-                    fma_flops=2 * (2 * scores + outputs),
-                    alu_ops=scores + scores // 2,
-                    sfu_ops=scores,
-                    warp_instructions=(4 * scores + scores // 2 + outputs) // 32 + issued + 16 * self.warps,
+                    fma_flops=2 * (2 * scores + outputs + 4 * rows),
+                    alu_ops=scores + scores // 2 + 2 * rows,
+                    sfu_ops=scores + rows,
+                    warp_instructions=(4 * scores + scores // 2 + outputs + 9 * rows) // 32 + issued + 16 * self.warps,
                     smem_load_wavefronts=read // 128,
+                    l1_wavefronts=2 * rows // 32,
                     smem_store_wavefronts=brought // 128,
                     sectors_read=brought // 32,
                 ),
@@ -180,7 +183,10 @@ class Published:
 
 
 def hopper(d: int, length: int, tile: tuple[int, int], tflops: float) -> Published:
-    point = {"groups": tile[0] // 64, "overlapped": 1, "bn": tile[1], "stages": 2, "columns": d, "swizzle": 128}
+    point = {
+        "groups": tile[0] // 64, "overlapped": 1, "weights_in": "registers", "bn": tile[1], "stages": 2, "columns": d,
+        "swizzle": 128,
+    }  # fmt: skip
     return Published("FlashAttention-3", "h100", d, length, tile, tile[0] // 16, "wgmma", tflops, point)
 
 

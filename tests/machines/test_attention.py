@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 
 import tinygpu as tg
 from tinygpu.devices import device
+from tinygpu.language import Problem
 from tinygpu.machines.attention_ampere import AttentionAmpere
 from tinygpu.machines.attention_hopper import AttentionHopper
 from tinygpu.ptx.assembling.assembler import assemble
+from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.search.predicted import PredictedTime
@@ -49,14 +52,20 @@ FLASH_2_ELSEWHERE = {
     ("rtx4090", 128, False): (128, 32, 4),
     ("rtx4090", 128, True): (64, 64, 4),
 }
-# FlashAttention-3, forward, as its table of tiles has it: (columns of a head, causal) -> warpgroups, rows of keys.
+# FlashAttention-3, forward in 16 bits, as hopper/tile_size.h has it: (columns of a head, mask) -> warpgroups, rows of
+# keys, where weights are, whether products overlap. "one": with one warpgroup that multiplies; "pages": keys of pages
+# that no TMA brings. Local masks are no option of the machine; their tiles are.
+REG, SMEM = "registers", "shared memory"
 FLASH_3 = {
-    (64, False): (3, 192), (64, True): (3, 128), (96, False): (3, 144), (96, True): (3, 144),
-    (128, False): (2, 176), (128, True): (2, 128), (192, False): (2, 112), (192, True): (2, 112),
-    (256, False): (2, 80), (256, True): (2, 80),
+    (64, "none"): (3, 192, SMEM, 1), (64, "causal"): (3, 128, REG, 1), (64, "local"): (3, 160, REG, 0),
+    (64, "pages"): (3, 160, SMEM, 1), (64, "one"): (1, 192, REG, 1),
+    (96, "none"): (3, 144, SMEM, 1), (96, "causal"): (3, 144, SMEM, 1), (96, "local"): (3, 128, SMEM, 1),
+    (128, "none"): (2, 176, REG, 1), (128, "causal"): (2, 128, REG, 1), (128, "one"): (1, 176, REG, 1),
+    (192, "none"): (2, 112, REG, 1), (192, "local"): (2, 96, REG, 1),
+    (256, "none"): (2, 80, REG, 1), (256, "local"): (2, 64, REG, 1),
 }  # fmt: skip
-# Of these, weights go through shared memory; in registers, beside the next keys' scores, they are too many.
-WEIGHTS_ELSEWHERE = {(64, False), (96, False), (96, True)}
+# Its products do not overlap there; ours of values goes on while the next scores are asked for, and holds its weights.
+GOES_ON = {(64, "local")}
 SPILLS = {128: (128, 64, 4)}  # a few registers, at the limit
 
 
@@ -79,14 +88,61 @@ def test_configurations_of_flash_attention_2_are_points(gpu: str, causal: bool) 
 
 @pytest.mark.end_to_end
 def test_configurations_of_flash_attention_3_are_points() -> None:
-    """Two stages, the two products overlapped; warpgroups in turns where registers for the barrier are there."""
-    for (d, causal), (groups, bn) in FLASH_3.items():
-        problem = AttentionHopper.problem(b=2, h=16, g=1, s=4096, t=4096, d=d, options={"causal": causal})
+    """Two stages; warpgroups in turns where there are several, which is how it has its barriers for them."""
+    for (d, mask), (groups, bn, weights, overlapped) in FLASH_3.items():
+        causal = {"causal": mask == "causal"}
+        problem = AttentionHopper.problem(b=2, h=16, g=1, s=4096, t=4096, d=d, options=causal)
         space = build_space(AttentionHopper, problem, device("h100"))
-        for taken in (groups, f"{groups} in turns"):
-            point = {"groups": taken, "bn": bn, "stages": 2, "overlapped": 1, "columns": d, "swizzle": 64}
-            refused = [str(v).split(" of ")[0] for v in space.space.explain(point)]
-            assert refused == (["registers"] if (d, causal) in WEIGHTS_ELSEWHERE else []), (d, causal, point)
+        for taken in (groups, f"{groups} in turns") if groups > 1 else (1,):
+            point = {"groups": taken, "bn": bn, "stages": 2, "overlapped": overlapped, "columns": d, "swizzle": 64}
+            refused = [str(v).split(" of ")[0] for v in space.space.explain({**point, "weights_in": weights})]
+            assert refused == (["registers"] if (d, mask) in GOES_ON else []), (d, mask, taken)
+
+
+def test_registers_are_why_weights_go_through_shared_memory() -> None:
+    """Beside the scores of as many keys as FlashAttention-3 takes for heads of 64, registers do not hold them."""
+    space = tg.space(AttentionHopper, b=2, h=16, g=1, s=4096, t=4096, d=64, device="h100")
+    point = {"groups": 3, "bn": 192, "stages": 2, "overlapped": 1, "columns": 64, "swizzle": 64}
+    refused = [str(v).split(" of ")[0] for v in space.space.explain({**point, "weights_in": REG})]
+    assert refused == ["registers"]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("groups", [1, 2, "2 in turns"])
+@pytest.mark.parametrize("overlapped", [0, 1])
+@pytest.mark.parametrize("bn", [32, 80])  # rows of weights of one width of a swizzle, and of five of the narrowest
+@pytest.mark.end_to_end
+def test_weights_in_shared_memory_are_right(groups: Any, overlapped: int, bn: int) -> None:
+    kernel, problem = of_weights_in_shared_memory(groups, overlapped, bn)
+    found = verify(kernel, AttentionHopper, problem, orders=("late", "early", "random"))
+    assert found.passed, str(found)
+
+
+@pytest.mark.parametrize("gone", ["stmatrix", "fence.proxy.async.shared::cta;", "bar.sync", "wgmma.fence"])
+@pytest.mark.sampled(2)
+@pytest.mark.end_to_end
+def test_weights_in_shared_memory_without_what_orders_them_are_wrong(gone: str) -> None:
+    """In the loop and behind it, without the first line of a kind from the last stores on: another proxy reads them."""
+    kernel, problem = of_weights_in_shared_memory(1, 1, 32)
+    lines = kernel.ptx.split("\n")
+    stores = [i for i, line in enumerate(lines) if "stmatrix.sync" in line]
+    last = [i for i in stores if i + 1 not in stores]
+    assert len(last) == 2
+    for stored in last:
+        number = next(i for i in range(stored, len(lines)) if lines[i].strip().startswith(gone))
+        wrong = replace(kernel, ptx="\n".join((*lines[:number], *lines[number + 1 :])))
+        seen = verify(wrong, AttentionHopper, problem, orders=("late", "random"), to_first_failure=True)
+        assert not seen.passed, (number, lines[number])
+
+
+def of_weights_in_shared_memory(groups: Any, overlapped: int, bn: int) -> tuple[Kernel, Problem]:
+    problem = AttentionHopper.problem(b=1, h=2, g=1, s=97, t=161, d=64, options={"causal": bool(overlapped)})
+    space = build_space(AttentionHopper, problem, device("h100"))
+    point = {
+        "groups": groups, "overlapped": overlapped, "weights_in": SMEM, "bn": bn, "stages": 2, "columns": 64,
+        "swizzle": 128,
+    }  # fmt: skip
+    return build(space.program(point), problem, point, SolverCache()).kernel, problem
 
 
 @pytest.mark.sampled(4)
@@ -97,7 +153,10 @@ def test_warpgroups_in_turns_are_right(groups: str, overlapped: int) -> None:
     """Rows that end in the second warpgroup, keys in as many rounds as turn out odd and even."""
     problem = AttentionHopper.problem(b=1, h=2, g=1, s=97, t=161, d=64, options={"causal": bool(overlapped)})
     space = build_space(AttentionHopper, problem, device("h100"))
-    point = {"groups": groups, "overlapped": overlapped, "bn": 32, "stages": 2, "columns": 64, "swizzle": 128}
+    point = {
+        "groups": groups, "overlapped": overlapped, "weights_in": REG, "bn": 32, "stages": 2, "columns": 64,
+        "swizzle": 128,
+    }  # fmt: skip
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, AttentionHopper, problem, orders=("late", "random"))
     assert found.passed, str(found)
@@ -107,7 +166,7 @@ def test_warpgroups_in_turns_are_right(groups: str, overlapped: int) -> None:
 def test_turns_are_simulated_and_predicted_no_slower() -> None:
     """Warpgroups that take turns hide what one of them waits for behind the products of the others."""
     space = tg.space(AttentionHopper, b=1, h=4, g=1, s=2048, t=2048, d=64, device="h100")
-    point = {"overlapped": 1, "bn": 128, "stages": 2, "columns": 64, "swizzle": 128}
+    point = {"overlapped": 1, "weights_in": REG, "bn": 128, "stages": 2, "columns": 64, "swizzle": 128}
     objective, simulator = PredictedTime(space), Simulator(space)
     for groups in (2, 3):
         points = [{**point, "groups": of} for of in (groups, f"{groups} in turns")]
@@ -121,7 +180,7 @@ def test_turns_are_simulated_and_predicted_no_slower() -> None:
 def test_products_that_overlap_take_less_simulated_time() -> None:
     """Of the published tile for heads of 128, where a role would otherwise wait for both products."""
     space = tg.space(AttentionHopper, b=1, h=4, g=1, s=2048, t=2048, d=128, device="h100")
-    point = {"groups": 2, "bn": 176, "stages": 2, "columns": 128, "swizzle": 128}
+    point = {"groups": 2, "weights_in": REG, "bn": 176, "stages": 2, "columns": 128, "swizzle": 128}
     overlapped, plain = (Simulator(space).simulate({**point, "overlapped": choice}).sm_s for choice in (1, 0))
     assert overlapped < 0.9 * plain
 

@@ -195,7 +195,10 @@ HOPPER: dict[str, Any] = {
     "split_k": 1, "stream_k": 0, "swizzle": 32, "swizzle_c": 32, "piece": 16, "outs": 1, "vr": 1, "stages": 2,
 }  # fmt: skip
 SKINNY: dict[str, Any] = {"bm": 8, "bn": 64, "bk": 64, "split_k": 1, "swizzle": 64, "stages": 2}
-ATTENTION: dict[str, Any] = {"groups": 2, "bn": 64, "stages": 2, "columns": 64, "swizzle": 128}
+ATTENTION: dict[str, Any] = {
+    "groups": 2, "weights_in": "registers", "bn": 64, "stages": 2, "columns": 64, "swizzle": 128,
+}  # fmt: skip
+STORED = ATTENTION | {"weights_in": "shared memory"}
 SMALL = (300, 72, 320)
 AMPERE: dict[str, Any] = {
     "copy_a": "cp.async", "copy_b": "cp.async", "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "store": "direct",
@@ -266,6 +269,10 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "attention, overlapped": (AttentionHopper, (1, 1, 1, 130, 150, 64), ATTENTION | {"overlapped": 1}),
     "attention, in turns": (
         AttentionHopper, (1, 1, 1, 130, 150, 64), ATTENTION | {"overlapped": 1, "groups": "2 in turns"},
+    ),
+    "attention, weights stored": (AttentionHopper, (1, 1, 1, 130, 150, 64), STORED | {"overlapped": 0}),
+    "attention, weights stored in turns": (
+        AttentionHopper, (1, 1, 1, 130, 150, 64), STORED | {"overlapped": 1, "groups": "2 in turns", "bn": 176},
     ),
 }  # fmt: skip
 

@@ -354,11 +354,15 @@ def test_what_reads_nothing_has_a_byte_under_way_and_reads_none() -> None:
 
 @pytest.mark.parametrize("overlapped", [0, 1])
 @pytest.mark.parametrize("groups", [2, "2 in turns"])
-def test_useful_operations_of_two_products_are_those_of_their_elements(overlapped: int, groups: int | str) -> None:
+@pytest.mark.parametrize("weights", ["registers", "shared memory"])
+def test_useful_operations_of_two_products_are_those_of_their_elements(
+    overlapped: int, groups: int | str, weights: str
+) -> None:
     """Whatever tiles they come in: of keys that end in a tile, of rounds before, in and behind a loop."""
     sizes = {"b": 2, "h": 3, "g": 2, "s": 100, "t": 331, "d": 64}
     space = build_space(AttentionHopper, AttentionHopper.problem(**sizes), device("h100"))
     point = {"groups": groups, "overlapped": overlapped, "bn": 32, "stages": 2, "columns": 64, "swizzle": 128}
+    point["weights_in"] = weights
     wanted = 4 * 2 * 3 * 2 * 100 * 331 * 64
     index = space.structure_index(point)
     assert space.counts(index).useful(values_of(space, point)) == pytest.approx(wanted, rel=1e-6)
