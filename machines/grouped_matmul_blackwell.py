@@ -31,6 +31,7 @@ class GroupedMatmulBlackwell(Grouped):
     bn, bk = Param(32, 64, 96, 128, 160, 192, 224, 256), Param(32, 64, 128)
     stages = Param(2, 3, 4, 5, 6, 7, 8, 10, 12)
     tiles = Param(1, 2)  # whose sums are in tensor memory at a time
+    launch_control = Param(0, 1)  # those that are done first take over the tiles of those that have not begun
     piece = Param(16, 32, 64)  # columns of a tile that are stored at a time
     swizzle, vy = Param(32, 64, 128), Param(1, 2, 4, 8)
     bm = 128
@@ -47,6 +48,7 @@ class GroupedMatmulBlackwell(Grouped):
         with (
             p.grid(
                 (self.m, bm, self.experts), (self.n, bn), raster=self.raster, persistent=True,
+                launch_control=self.launch_control,
             ) as (row, j),
             p.pipeline("ring", self.stages, x=x_stage, w=w_stage) as ring,
             p.pipeline("sums", self.tiles, y=sum_tile) as sums,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from tinygpu.language import TMEM, Choice, Dim, Param, Require, Tracer
-from tinygpu.machines.operands import KINDS, operands
+from tinygpu.machines.operands import MORE_FACTORS, MORE_KINDS, operands, stage
 from tinygpu.machines.tensor_sums import TensorSums, where_idle, where_queued, widest_pieces
 from tinygpu.ptx import isa
 
@@ -26,7 +26,7 @@ class MatmulBlackwell(TensorSums):
     """c = activation(scale * (a @ b) + bias) + residual: TMA into a ring, tcgen05.mma into tensor memory, TMA back"""
 
     m, n, k = Dim(), Dim(), Dim()
-    a, b, bias, scales, c, residual = operands(m, n, k, *KINDS)
+    a, b, bias, scales, c, residual = operands(m, n, k, *MORE_KINDS, table=MORE_FACTORS)
 
     bn, bk = Param(*range(8, 257, 8)), Param(32, 64, 128, 256)
     stages, swizzle = Param(2, 3, 4, 5, 6, 7, 8, 10, 12), Param(32, 64, 128)
@@ -44,15 +44,16 @@ class MatmulBlackwell(TensorSums):
     mma_64, mma_pair_64, ld_split = isa.Tcgen05Mma64(bn), isa.Tcgen05MmaPair64(bn), isa.Tcgen05Ld("16x32bx2")
 
     def program(self, p: Tracer) -> None:
-        bm, bn, bk, depth, pairs = self.bm, self.bn, self.bk, 256 // self.a.dtype.bits, self.ctas == "pairs"
+        bm, bn, bk, pairs, types = self.bm, self.bn, self.bk, self.ctas == "pairs", (self.a.dtype, self.b.dtype)
         whole, pair = (self.mma, self.mma_pair) if bm == 128 else (self.mma_64, self.mma_pair_64)
         mma, part = (pair, bn // 2) if pairs else (whole, bn)
+        depth = mma.shape(*types)[2]
         # Sums of 64 rows are in half of the lanes; those of pairs have one half of the columns below the other.
         ld = self.ld_split if bm == 64 and not pairs else self.ld
         piece = bn if bm == 64 and pairs else self.piece
-        a_stage = p.smem(self.a.dtype, (bm, bk), contiguous=self.a.contiguous, swizzle=self.swizzle)
-        b_stage = p.smem(self.b.dtype, (bk, part), contiguous=self.b.contiguous, swizzle=self.swizzle)
-        c_tile = p.buffer(TMEM, mma.accumulator(self.a.dtype, self.b.dtype), (bm, bn), path=mma.path(bn))
+        a_stage = stage(p, mma, types, 0, (bm, bk), self.a.contiguous, self.swizzle)
+        b_stage = stage(p, mma, types, 1, (bk, part), self.b.contiguous, self.swizzle)
+        c_tile = p.buffer(TMEM, mma.accumulator(*types), (bm, bn), path=mma.path(bn))
         rows = ld.held((bm, piece), mma.path(piece), vector=self.vc, name="c")
         with (
             self.dealt(p, self.m, self.n, bm, bn) as (j, i),

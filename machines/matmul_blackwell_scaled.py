@@ -1,8 +1,9 @@
-"""Matmul of factors with block scales on data-centre Blackwell: mxfp8, mxfp4 and nvfp4, scales in tensor memory.
+"""Matmul of factors with block scales on data-centre Blackwell: mxfp8, mxfp6, mxfp4 and nvfp4.
 
-It is `matmul_blackwell` with two tensors more. Of mx factors (e4m3, e5m2 or e2m1) 32 neighbours along k share a power
-of two, whose exponent plus 127 is a u8. Of nvfp4 (e2m1) 16 share an e4m3 that is not negative; the whole product has
-one scale more, by `scaling="number"`. Factors of 4 bits stay packed from memory to the tensor cores. Scales come as
+It is `matmul_blackwell` with two tensors more. Of mx factors (e4m3, e5m2, e2m3, e3m2 or e2m1, any with any) 32
+neighbours along k share a power of two, whose exponent plus 127 is a u8. Of nvfp4 (e2m1) 16 share an e4m3 that is not
+negative; the whole product has one scale more, by `scaling="number"`. Where both factors have 4 bits, they stay packed
+from memory to the tensor cores; else those of 4 and 6 bits are padded on their way to shared memory. Scales come as
 vendor libraries want them: chunks of 128 rows by 4 blocks along k, in each of which row r is 16 bytes from row r + 1,
 and rows r, r + 32, r + 64 and r + 96 lie side by side, four blocks of each; chunks along k follow one another. Factors
 beyond the tensors are zeros, so what pads the last chunks may be any scale but no number: 255, or the e4m3 that is NaN.
@@ -27,12 +28,14 @@ import numpy as np
 
 from tinygpu.language import TMEM, Choice, Dim, Input, Output, Param, Require, Tracer, integers, uniform
 from tinygpu.machines.epilogue import Epilogue
-from tinygpu.machines.matmul_block_scaled import MX, RESULTS
-from tinygpu.machines.operands import RESIDUALS, of
+from tinygpu.machines.matmul_block_scaled import RESULTS
+from tinygpu.machines.operands import MORE_FACTORS, RESIDUALS, of, stage
 from tinygpu.machines.tensor_sums import TensorSums, where_idle, where_queued, widest_pieces
 from tinygpu.ptx import isa
 
 CHUNK, BLOCKS = 128, 4  # rows, and blocks along k, of a chunk of scales
+# Types of b that go with those of a: any with any.
+MX = of(MORE_FACTORS, "e4m3", "e5m2", "e2m1", "e2m3", "e3m2")
 
 
 class ScaledInChunks(TensorSums):
@@ -63,12 +66,13 @@ class ScaledInChunks(TensorSums):
 
     def multiply(self, p: Tracer) -> None:
         bm, bn, bk, piece, kind = 128, self.bn, self.bk, self.piece, self.scales_a.dtype
-        deep, depth, pairs = BLOCKS * self.block, 256 // self.a.dtype.bits, self.ctas == "pairs"
+        deep, pairs, types = BLOCKS * self.block, self.ctas == "pairs", (self.a.dtype, self.b.dtype)
         mma, cp, part = (self.mma_pair, self.cp_pair, bn // 2) if pairs else (self.mma, self.cp, bn)
+        depth = mma.shape(*types)[2]
         along, down = bk // deep, mma.chunks(bn)  # chunks of scales of a stage; a tile may begin within one
-        stage = {
-            "a": p.smem(self.a.dtype, (bm, bk), swizzle=self.swizzle),
-            "b": p.smem(self.b.dtype, (bk, part), contiguous=0, swizzle=self.swizzle),
+        stages = {
+            "a": stage(p, mma, types, 0, (bm, bk), 1, self.swizzle),
+            "b": stage(p, mma, types, 1, (bk, part), 0, self.swizzle),
             "sa": p.smem(kind, (1, along, 32, 16), swizzle=16),
             "sb": p.smem(kind, (down, along, 32, 16), swizzle=16),
         }
@@ -81,7 +85,7 @@ class ScaledInChunks(TensorSums):
         c_tile = p.buffer(TMEM, "f32", (bm, bn), path=mma.path(bn))
         with (
             self.dealt(p, self.m, self.n, bm, bn) as (j, i),
-            p.pipeline("ring", self.stages, **stage) as ring,
+            p.pipeline("ring", self.stages, **stages) as ring,
             p.pipeline("cells", self.scaled, **cells) as cell,
             p.pipeline("sums", self.tiles, c=c_tile) as sums,
             ExitStack() as around,
@@ -122,7 +126,7 @@ class ScaledInChunks(TensorSums):
 
 
 class MatmulBlackwellMx(ScaledInChunks):
-    """c = activation(scale * (a * scales of a) @ (b * scales of b) + bias) + residual, of mxfp8 and mxfp4"""
+    """c = activation(scale * (a * scales of a) @ (b * scales of b) + bias) + residual, of mxfp8, mxfp6 and mxfp4"""
 
     m, n, k, block, bn = ScaledInChunks.m, ScaledInChunks.n, ScaledInChunks.k, 32, ScaledInChunks.bn
     along = Dim(follows=lambda k: -(-k // (32 * BLOCKS)))

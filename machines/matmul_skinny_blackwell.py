@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tinygpu.language import TMEM, Dim, Param, Require, Tracer, blocked, ceil_div, symbol
 from tinygpu.machines.epilogue import Epilogue
-from tinygpu.machines.operands import KINDS, operands
+from tinygpu.machines.operands import MORE_FACTORS, MORE_KINDS, operands, stage
 from tinygpu.ptx import isa
 
 
@@ -19,7 +19,7 @@ class MatmulSkinnyBlackwell(Epilogue):
     """c = activation(scale * (a @ b) + bias) + residual for up to 64 rows of a: b streams once, by tcgen05.mma"""
 
     m, n, k = Dim(), Dim(), Dim()
-    a, b, bias, scales, c, residual = operands(m, n, k, *KINDS)
+    a, b, bias, scales, c, residual = operands(m, n, k, *MORE_KINDS, table=MORE_FACTORS)
 
     bm, bk = Param(16, 32, 48, 64), Param(32, 64, 128, 256, 512)
     stages, tiles = Param(2, 3, 4, 5, 6, 8, 10, 12, 16), Param(1, 2)  # tiles whose sums are in tensor memory at a time
@@ -56,10 +56,11 @@ class MatmulSkinnyBlackwell(Epilogue):
     leave, take = isa.StGlobal(4), isa.LdGlobal(4)  # of what the CTAs that share a tile have of it
 
     def program(self, p: Tracer) -> None:
-        bm, bn, bk, depth = self.bm, 128, self.bk, 256 // self.a.dtype.bits
-        b_stage = p.smem(self.b.dtype, (bn, bk), contiguous=1 - self.b.contiguous, swizzle=self.swizzle)
-        a_stage = p.smem(self.a.dtype, (bk, bm), contiguous=1 - self.a.contiguous, swizzle=self.swizzle)
-        c_tile = p.buffer(TMEM, self.mma.accumulator(self.b.dtype, self.a.dtype), (bn, bm))
+        bm, bn, bk, types = self.bm, 128, self.bk, (self.b.dtype, self.a.dtype)
+        depth = self.mma.shape(*types)[2]
+        b_stage = stage(p, self.mma, types, 0, (bn, bk), 1 - self.b.contiguous, self.swizzle)
+        a_stage = stage(p, self.mma, types, 1, (bk, bm), 1 - self.a.contiguous, self.swizzle)
+        c_tile = p.buffer(TMEM, self.mma.accumulator(*types), (bn, bm))
         who = blocked((bn, bm), threads=bn, across=1, name="c")
         with (
             p.grid((self.m, bm), (self.n, bn), persistent=True, slices=self.split_k) as (i, j),

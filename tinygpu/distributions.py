@@ -120,14 +120,18 @@ class Distribution:
         return rng.integers(least, greatest + 1, shape).astype(np.float64)
 
     def _edged(self, rng: np.random.Generator, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The values with both ends among them; of a single number, one end or the other at times."""
+        """The values with both ends among them, and zero where integers lie on both sides of it; of a single number,
+        one end or the other at times.
+        """
         values = np.array(values, dtype=np.float64)
         used = [n for n, w in zip(self.listed, self.weights or (1.0,) * len(self.listed), strict=True) if w]
-        ends = (min(used), max(used)) if used else (self.low, self.high)
+        ends: tuple[float, ...] = (min(used), max(used)) if used else (self.low, self.high)
         if values.size == 1:
             values[...] = (*ends, float(values.item()), float(values.item()))[int(rng.integers(4))]
         elif values.size:
-            values.reshape(-1)[rng.permutation(values.size)[:2]] = ends
+            ends = (*ends, 0.0) if self.law == "integers" and self.low < 0 < self.high else ends
+            places = rng.permutation(values.size)[: len(ends)]
+            values.reshape(-1)[places] = ends[: len(places)]
         return values
 
     def _sorted(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,12 +72,13 @@ def _why(error: BaseException) -> str:
 
 def _given(value: Any, rounding: Rounding) -> Enclosure:
     made = exactly(value)
-    return made if rounding.exact else Enclosure(made.value, made.low, made.high, made.value.dtype.kind != "f")
+    known = made.quantum == 1.0 and (rounding.exact or made.value.dtype.kind != "f")
+    return replace(made, quantum=1.0 if known else 0.0)
 
 
 def _finished(result: Any, rounding: Rounding) -> Answer:
     held = result.enclosure if isinstance(result, Enclosed) else exactly(result)
-    if held.whole or "approximated" in held.marks or not rounding.approximation:
+    if held.quantum or "approximated" in held.marks or not rounding.approximation:
         return Answer(held.value, held.low, held.high, marks=held.marks)
     with np.errstate(all="ignore"):
         off = [np.where(np.isfinite(e), rounding.approximation * np.abs(e), 0.0) for e in (held.low, held.high)]

@@ -129,10 +129,10 @@ class Enclosed(NDArrayOperatorsMixin):
                 raise CannotBound(f"makes {to} of values that are rounded")
             kept = to.kind == "b" or to == np.uint32  # who asks for u32 counts modulo 2^32, as hashes do
             return self._made(exactly(held.value.astype(to).astype(to if kept else np.int64)))
-        if to.itemsize < 4 and held.whole:  # beyond what the type holds they are rounded, and known all the same
+        if to.itemsize < 4 and held.quantum:  # beyond what the type holds they are rounded, and known all the same
             return self._made(exactly(_rounded(held.value, to), marks=held.marks))
         if to.itemsize >= 4:
-            return self._made(Enclosure(held.value * 1.0, held.low * 1.0, held.high * 1.0, False, held.marks)
+            return self._made(Enclosure(held.value * 1.0, held.low * 1.0, held.high * 1.0, 0.0, held.marks)
                               if held.value.dtype.kind in "iub" else held)  # fmt: skip
         last = 2.0 ** -(10 if to == np.float16 else 7)
         factor = self._made(Enclosure(np.array(1.0), np.array(1 - last / 2), np.array(1 + last / 2)))
@@ -141,7 +141,7 @@ class Enclosed(NDArrayOperatorsMixin):
         low, high = np.fmin(near.low, ends[0]), np.fmax(near.high, ends[1])
         missing = np.isnan(near.value)  # it must be one
         low, high = np.where(missing, near.low, low), np.where(missing, near.high, high)
-        return self._made(Enclosure(near.value, low, high, False, near.marks))
+        return self._made(Enclosure(near.value, low, high, 0.0, near.marks))
 
     def item(self) -> Any:
         return float(self)
@@ -157,18 +157,18 @@ class Enclosed(NDArrayOperatorsMixin):
         held = self.enclosure
         value = np.asarray(held.value[at])
         low, high = (value, value) if held.exact else (np.asarray(held.low[at]), np.asarray(held.high[at]))
-        return Enclosed(Enclosure(value, low, high, held.whole, held.marks), self.rounding, self.kind)
+        return Enclosed(Enclosure(value, low, high, held.quantum, held.marks), self.rounding, self.kind)
 
     def __setitem__(self, index: Any, given: Any) -> None:
         at, held, put = self._index(index), self.enclosure, self._enclosure(given)
         parts = [(held.value, put.value), (held.low, put.low), (held.high, put.high)]
-        whole, marks = held.whole and put.whole, marks_of(held, put)
+        quantum, marks = min(held.quantum, put.quantum), marks_of(held, put)
         if held.exact and put.exact:
             value = _replaced(*parts[0], at)
-            self.enclosure = Enclosure(value, value, value, whole, marks)
+            self.enclosure = Enclosure(value, value, value, quantum, marks)
             return
         value, low, high = (_replaced(old, new, at) for old, new in parts)
-        self.enclosure = Enclosure(value, low, high, False, marks)
+        self.enclosure = Enclosure(value, low, high, 0.0, marks)
 
     def __bool__(self) -> bool:
         return bool(self._number("a decision"))
@@ -219,7 +219,7 @@ class Enclosed(NDArrayOperatorsMixin):
         """What stands in one list with arrays with error, as one of them: np.concatenate([x, [0, 0]])."""
         if not isinstance(argument, (list, tuple)) or not any(isinstance(a, Enclosed) for a in argument):
             return argument
-        return [a if isinstance(a, Enclosed) else self._made(exactly(np.asarray(a, dtype=float))) for a in argument]
+        return [a if isinstance(a, Enclosed) else self._made(exactly(a)) for a in argument]
 
     def _product(self, function: Callable[..., Values], operands: Sequence[Any], terms: float) -> Enclosed:
         held = [self._enclosure(o) for o in operands]

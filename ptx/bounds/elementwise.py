@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,14 +13,16 @@ import numpy as np
 from tinygpu.ptx.bounds.arithmetic import CIRCULAR, LOGARITHM, Rounding
 from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, enclosed, exactly, marks_of
 
-# Whole numbers stay whole, and nothing is rounded.
+# Nothing is rounded, and results are multiples of what operands are.
 _PLAIN = frozenset(
     {
         "negative", "positive", "absolute", "fabs", "maximum", "minimum", "fmax", "fmin", "rint", "floor", "ceil",
         "trunc", "sign", "copysign", "heaviside", "conjugate",
     }
 )  # fmt: skip
-# Whole numbers stay whole while they are small.
+# Of these, what makes whole numbers.
+_WHOLE = frozenset({"rint", "floor", "ceil", "trunc", "sign"})
+# Exact while numbers are small, of multiples of a power of two.
 _SUMS = frozenset({"add", "subtract"})
 _PRODUCTS = frozenset({"multiply", "square"})
 _LOGICAL = frozenset(
@@ -48,27 +51,31 @@ def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) ->
     marks = marks_of(*operands)
     with np.errstate(all="ignore"):
         value = np.asarray(ufunc(*[o.value for o in operands]))
-        exact = all(o.exact for o in operands)
+        exact, least = all(o.exact for o in operands), min(o.quantum for o in operands)
         if exact and (value.dtype.kind in "iub" or name in _PLAIN):
-            return exactly(value, all(o.whole for o in operands) or value.dtype.kind != "f", marks)
+            return exactly(value, 1.0 if value.dtype.kind != "f" or name in _WHOLE else least, marks)
         if name in _LOGICAL:
             corners = [ufunc(*ends) for ends in itertools.product(*[o.ends for o in operands])]
             return Enclosure(value, np.logical_and.reduce(corners), np.logical_or.reduce(corners), True, marks)
         if value.dtype.kind != "f" or name in _JUMPING:
             raise CannotBound(f"calls {name} on values that are rounded")
-        if name in _SUMS | _PRODUCTS and all(o.whole for o in operands):
+        if name in _SUMS | _PRODUCTS and least:
+            quantum = _quantum(name, operands)
             size = value if name in _PRODUCTS else operands[0].size + operands[1].size
-            if np.max(np.abs(size), initial=0) <= rounding.whole:
-                return exactly(value, True, marks)
+            if quantum >= rounding.smallest and np.max(np.abs(size), initial=0) <= quantum * rounding.whole:
+                return exactly(value, quantum, marks)
             marks |= {"outgrown"}
+        scaled = _scales(name, operands, rounding)
+        if scaled and exact and _normal(value, rounding).all():
+            return exactly(value, None if least else 0.0, marks)
         low, high, unknown = _corners(ufunc, _widened(name, operands, rounding), value)
         for o in operands:  # what may be no number stays so, whatever is done to it
             unknown = unknown | o.unknown
         if name in _PLAIN:
             return enclosed(value, low, high, rounding.largest, unknown, marks=marks)
-        low, high = _rounded(name, operands, low, high, rounding)
+        low, high = _rounded(name, operands, low, high, rounding, scaled)
         low, high = _begun(name, operands, low, high, rounding)
-    if name not in _SUMS | _PRODUCTS and not _by_constant(name, operands):
+    if name not in _SUMS | _PRODUCTS and not scaled and not _by_constant(name, operands):
         marks |= {"approximated"}
     found = enclosed(value, low, high, rounding.largest, unknown, marks=marks)
     return replace(found, terms=max(o.terms for o in operands)) if name in _SUMS else found
@@ -77,10 +84,10 @@ def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) ->
 def where(condition: Enclosure, chosen: Enclosure, other: Enclosure) -> Enclosure:
     """Elements of one array or of another; of both, where the condition hangs on how its operands are rounded."""
     value = np.where(condition.value, chosen.value, other.value)
-    whole = chosen.whole and other.whole
+    quantum = min(chosen.quantum, other.quantum)
     marks = marks_of(condition, chosen, other)
     if condition.exact and chosen.exact and other.exact:
-        return exactly(value, whole, marks)
+        return exactly(value, quantum, marks)
     always, never = condition.low.astype(bool), ~condition.high.astype(bool)
     low = np.where(always, chosen.low, np.where(never, other.low, np.minimum(chosen.low, other.low)))
     high = np.where(always, chosen.high, np.where(never, other.high, np.maximum(chosen.high, other.high)))
@@ -163,23 +170,60 @@ def _spans_zero(ends: tuple[Values, ...]) -> Values:
     return np.asarray((ends[0] <= 0) & (ends[-1] >= 0) & (ends[0] != ends[-1]))
 
 
+def _quantum(name: str, operands: Sequence[Enclosure]) -> float:
+    """What sums are multiples of, or products."""
+    quanta = [o.quantum for o in operands] * (2 if name == "square" else 1)
+    return math.prod(quanta) if name in _PRODUCTS else min(quanta)
+
+
+def _scales(name: str, operands: Sequence[Enclosure], rounding: Rounding) -> bool:
+    """Whether a product, or a quotient by one number, changes exponents alone: a factor is a power of two.
+
+    A machine that is not exact may divide by approximate instructions.
+    """
+    if name == "multiply":
+        return any(o.exact and _is_power_of_two(o.value) for o in operands)
+    return rounding.exact and _by_constant(name, operands) and _is_power_of_two(operands[1].value)
+
+
+def _is_power_of_two(values: Values) -> bool:
+    """Whether all values are, or the negative of one."""
+    return bool(np.all(np.isfinite(values) & (np.abs(np.frexp(values)[0]) == 0.5)))
+
+
+def _normal(values: Values, rounding: Rounding) -> Values:
+    """What arithmetic keeps every bit of: all but what is subnormal, or finite beyond the largest number."""
+    size = np.abs(values)
+    return np.asarray(~((size > 0) & (size < rounding.smallest)) & ~(np.isfinite(size) & (size > rounding.largest)))
+
+
 def _rounded(
-    name: str, operands: Sequence[Enclosure], low: Values, high: Values, rounding: Rounding
+    name: str, operands: Sequence[Enclosure], low: Values, high: Values, rounding: Rounding, scaled: bool
 ) -> tuple[Values, Values]:
-    """The ends, moved apart by what the function itself may be off."""
+    """The ends, moved apart by what the function itself may be off.
+
+    scaled  a factor is a power of two
+    """
+    relative: Any
+    added: Any
     if name in _SUMS:
         # as terms of a sum, which may be added in another order
         sizes = [[np.abs(e) for e in (o.low, o.high)] for o in operands]
         below, above = (2 * rounding.unit * (a + b) for a, b in zip(*sizes, strict=True))
-    elif name in _PRODUCTS:
-        below, above = (2 * rounding.unit * np.abs(e) + rounding.smallest for e in (low, high))
+    elif name in _PRODUCTS or scaled:
+        # zero stays zero; where exponents alone change, nothing but a subnormal number is rounded
+        relative = 0.0 if scaled else 2 * rounding.unit
+        below, above = (
+            relative * np.abs(e) + np.where(_normal(e, rounding) if scaled else e == 0, 0.0, rounding.smallest)
+            for e in (low, high)
+        )
     else:
-        relative: Any = 8 * rounding.unit if _by_constant(name, operands) else rounding.function
+        relative = 8 * rounding.unit if _by_constant(name, operands) else rounding.function
         if name in ("power", "float_power"):  # ex2(y * lg2(x)): the exponent's error grows with the logarithm
             exponent = np.abs(operands[1].value)
             steep = 1 + exponent * (1 + np.abs(np.log2(np.abs(operands[0].value))))
             relative = relative * np.where(np.isfinite(steep), steep, 0.0)
-        added: Any = rounding.smallest + _ABSOLUTE.get(name, 0.0) * (2.0**-29 if rounding.wide else 1.0)
+        added = rounding.smallest + _ABSOLUTE.get(name, 0.0) * (2.0**-29 if rounding.wide else 1.0)
         if name == "divide":  # as a product with the inverse, of which a subnormal one is taken for zero
             added = added + rounding.smallest * np.minimum(operands[0].size, rounding.largest)
         below, above = (relative * np.abs(e) + added for e in (low, high))

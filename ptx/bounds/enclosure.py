@@ -23,7 +23,7 @@ class Enclosure:
     value         as the reference gives it, in double precision (integers: 64 bits)
     low, high     what rounding may make of it; the value itself where nothing is rounded. From -infinity to infinity:
                   anything, a NaN included. NaNs, where the value is one: it must be one
-    whole         the values are exact whole numbers
+    quantum       the values are exact multiples of this power of two, 1 at most, as whole numbers are; 0: unknown
     marks         what happened on the way: "approximated" by a function; "outgrown", whole numbers so large that they
                   had to be rounded
     terms         of the sum that it is, with which a kernel may go on; 0 where it is none
@@ -32,7 +32,7 @@ class Enclosure:
     value: Values
     low: Values
     high: Values
-    whole: bool = False
+    quantum: float = 0.0
     marks: frozenset[Mark] = frozenset()
     terms: float = 0
 
@@ -63,14 +63,31 @@ def marks_of(*operands: Enclosure) -> frozenset[Mark]:
     return frozenset[Mark]().union(*[o.marks for o in operands])
 
 
-def exactly(value: Any, whole: bool | None = None, marks: frozenset[Mark] = frozenset()) -> Enclosure:
-    """An array without error; whether its values are whole is looked up where it is not given."""
+def exactly(value: Any, quantum: float | None = None, marks: frozenset[Mark] = frozenset()) -> Enclosure:
+    """An array without error; what its values are multiples of is looked up where it is not given."""
     array = np.asarray(value)
     if array.dtype.kind not in "iufb":
         raise CannotBound(f"works with values of type {array.dtype}")
-    if whole is None:
-        whole = array.dtype.kind != "f" or bool(np.all(array == np.rint(array)))
-    return Enclosure(array, array, array, whole, marks)
+    return Enclosure(array, array, array, quantum_of(array) if quantum is None else quantum, marks)
+
+
+def quantum_of(array: Values) -> float:
+    """The largest power of two, 1 at most, of which all values are multiples; 0 where some value is no number, or has
+    more bits above it than single precision holds.
+
+    >>> quantum_of(np.array([3.0, -np.inf])), quantum_of(np.array([0.5, 0.75])), quantum_of(np.array([0.1]))
+    (1.0, 0.25, 0.0)
+    """
+    if array.dtype.kind != "f" or np.all(array == np.rint(array)):
+        return 1.0
+    found = array[np.isfinite(array) & (array != 0)]
+    if np.isnan(array).any():
+        return 0.0
+    fractions, exponents = np.frexp(found.astype(np.float64))
+    bits = np.ldexp(fractions, 53).astype(np.int64)
+    lowest = int(np.min(exponents - 53 + np.log2(bits & -bits).astype(np.int64)))
+    highest = int(np.max(exponents))
+    return 2.0 ** min(lowest, 0) if highest - lowest <= 24 else 0.0
 
 
 def enclosed(
@@ -93,4 +110,4 @@ def enclosed(
         high = np.where(high > largest, np.inf, high)
         if anything.any():
             low, high = np.where(anything, -np.inf, low), np.where(anything, np.inf, high)
-    return Enclosure(value, low, high, False, marks)
+    return Enclosure(value, low, high, 0.0, marks)

@@ -41,14 +41,14 @@ def apply(function: Callable[..., Any], operands: Sequence[Enclosure], call: Cal
     """
     marks = marks_of(*operands)
     value = call(function, [o.value for o in operands])
-    whole = all(o.whole for o in operands)
+    quantum = min((o.quantum for o in operands), default=0.0)
     if all(o.exact for o in operands):
-        return _each(lambda v: Enclosure(v, v, v, whole, marks), value)
+        return _each(lambda v: Enclosure(v, v, v, quantum, marks), value)
     low, high = (call(function, [getattr(o, end) for o in operands]) for end in ("low", "high"))
     if function.__name__ in ORDERED:
         low, high = _with_unknown(function, operands, call, low, high)
     terms = max(o.terms for o in operands)
-    return _each(lambda v, least, most: Enclosure(v, least, most, False, marks, terms), value, low, high)
+    return _each(lambda v, least, most: Enclosure(v, least, most, 0.0, marks, terms), value, low, high)
 
 
 def _with_unknown(

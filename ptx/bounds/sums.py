@@ -31,15 +31,17 @@ def linear(
         value = np.asarray(function(*[o.value for o in operands]))
         exact = all(o.exact for o in operands)
         if exact and value.dtype.kind in "iub":
-            return exactly(value, True, marks)
-        whole = all(o.whole for o in operands)
-        if whole and of_products and terms * _largest(operands) <= rounding.whole:
-            return exactly(value, True, marks)
+            return exactly(value, 1.0, marks)
+        quanta = [o.quantum for o in operands]
+        quantum = math.prod(quanta) if of_products else min(quanta)
+        quantum = quantum if quantum >= rounding.smallest else 0.0
+        if quantum and of_products and terms * _largest(operands) <= quantum * rounding.whole:
+            return exactly(value, quantum, marks)
         sizes = [_finite(np.abs(o.value)) for o in operands]
         size = np.asarray(function(*sizes))
-        if whole:
-            if np.max(size, initial=0) <= rounding.whole:
-                return exactly(value, True, marks)
+        if quantum:
+            if np.max(size, initial=0) <= quantum * rounding.whole:
+                return exactly(value, quantum, marks)
             marks |= {"outgrown"}
         error = np.zeros(value.shape)
         if not exact:

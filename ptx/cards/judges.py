@@ -117,11 +117,14 @@ def emulated(specimen: Specimen, inputs: list[NDArray[Any]], order: Any) -> tupl
 
 
 def _tensor_map(m: FieldMap, buffer: DeviceBuffer) -> TensorMap:
-    element = buffer.array.itemsize
-    strides = [m.pitch_bytes or m.dims[0] * element]
+    bits = dtype(m.element).bits if m.element else 8 * buffer.array.itemsize
+    strides = [m.pitch_bytes or m.dims[0] * bits // 8]
     for extent in m.dims[1:-1]:
         strides.append(strides[-1] * extent)
-    return TensorMap(buffer, m.box, dims=m.dims, strides=strides[: len(m.dims) - 1], swizzle=f"{m.swizzle_bytes}B")
+    return TensorMap(
+        buffer, m.box, dims=m.dims, strides=strides[: len(m.dims) - 1], swizzle=f"{m.swizzle_bytes}B",
+        dtype=f"16u{bits}_align16b" if m.element else None,
+    )  # fmt: skip
 
 
 def refused_by_launch(specimen: Specimen) -> str:

@@ -70,6 +70,7 @@ class FieldMap:
     box          elements that one copy moves along each axis
     swizzle_bytes width of the swizzle in shared memory
     pitch_bytes  from one row to the next; 0: the rows follow each other
+    element      type of elements that share bytes of the field, and are padded in shared memory; "": the field's
     """
 
     field: str
@@ -77,6 +78,7 @@ class FieldMap:
     box: tuple[int, ...]
     swizzle_bytes: int
     pitch_bytes: int = 0
+    element: str = ""
 
     @property
     def name(self) -> str:
@@ -85,7 +87,8 @@ class FieldMap:
     def __str__(self) -> str:
         rows = f"rows of {self.pitch_bytes} bytes" if self.pitch_bytes else "dense rows"
         box, dims = (" x ".join(map(str, extents)) for extents in (self.box, self.dims))
-        return f"{self.name}: {dims} elements in {rows}, boxes of {box}, swizzle {self.swizzle_bytes} bytes wide"
+        of = f" of {self.element}" if self.element else ""
+        return f"{self.name}: {dims} elements{of} in {rows}, boxes of {box}, swizzle {self.swizzle_bytes} bytes wide"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,12 +309,12 @@ def smem_operand(kind: DType, name: str = "stage", contiguous: int = 1) -> Tile:
     return Tile(name, SMEM, kind, shape, (expr(0), expr(0)), buffer=buffer)
 
 
-def swizzled_operand(kind: DType, name: str = "stage", contiguous: int = 1) -> Tile:
+def swizzled_operand(kind: DType, name: str = "stage", contiguous: int = 1, padded: bool = False) -> Tile:
     """A rows x columns buffer in SMEM under a swizzle `swizzle` bytes wide."""
     tile = smem_operand(kind, name, contiguous)
     if tile.buffer is None:
         raise ValueError(f"{name} has no buffer")
-    return replace(tile, buffer=replace(tile.buffer, pad=expr(0), swizzle_bytes=symbol("swizzle")))
+    return replace(tile, buffer=replace(tile.buffer, pad=expr(0), swizzle_bytes=symbol("swizzle"), padded=padded))
 
 
 def exists_on(instruction: Instruction, target: str) -> bool:

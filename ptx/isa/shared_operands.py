@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Operand, all_of, any_of, expr
-from tinygpu.language.instruction import MatrixMultiply
+from tinygpu.language.instruction import CHUNK_BYTES, MatrixMultiply
 from tinygpu.language.instruction.base import or_of
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Tile
@@ -31,6 +31,7 @@ class SharedOperands(MatrixMultiply):
     across    bits of elements that may be contiguous along m or n
     majors    who refuses others
     swizzles  code of a swizzle in a descriptor, by its width in bytes
+    paired    code of the one of 128 bytes that leaves 32 together
     constant  bits of every descriptor: the code of the swizzle stands above bit `code_at`
     """
 
@@ -42,19 +43,26 @@ class SharedOperands(MatrixMultiply):
     swizzles: ClassVar[dict[int, int]]
     code_at: ClassVar[int]
     constant: ClassVar[int] = 0
+    paired: ClassVar[int] = 0
 
     def shape(self, a: DType, b: DType) -> tuple[int, Operand, int]:  # type: ignore[override]
         return self.rows, self.n, K_BYTES * 8 // a.bits
 
-    def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool) -> int:
+    def atom(self, kind: DType, across: bool) -> int:
+        """Bytes that the swizzle of an operand leaves together, contiguous along m or n (`across`) or along k."""
+        return CHUNK_BYTES
+
+    def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool, atom_bytes: int = CHUNK_BYTES) -> int:
         """PTX ISA, matrix descriptors of wgmma and of tcgen05: offsets in 16 bytes, and the swizzle.
 
-        The stride between groups of eight rows follows from the swizzle. The leading offset is that between swizzle
-        widths along m or n, and not used along k.
+        The stride between groups of eight rows, or of four where 32 bytes stay together, follows from the swizzle. The
+        leading offset is that between swizzle widths along m or n, and not used along k.
         """
         leading = apart_bytes // 16 if across else 1
-        stride = 8 * swizzle_bytes // 16
-        return self.swizzles[swizzle_bytes] << self.code_at | self.constant | stride << 32 | leading << 16
+        pairs = atom_bytes > CHUNK_BYTES
+        stride = (4 if pairs else 8) * swizzle_bytes // 16
+        code = self.paired if pairs else self.swizzles[swizzle_bytes]
+        return code << self.code_at | self.constant | stride << 32 | leading << 16
 
     def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
         """Layouts and majors of operands in SMEM."""
@@ -66,17 +74,24 @@ class SharedOperands(MatrixMultiply):
         buffer = tile.buffer
         if buffer is None or buffer.memory is not SMEM:
             return
-        width, bits = buffer.swizzle_bytes, buffer.dtype.bits
+        width, bits, held = buffer.swizzle_bytes, buffer.dtype.bits, buffer.element_bits
         if width is None:
             raise ValueError(
                 f"{buffer.name} is an operand of {self.label}: give the width of its swizzle, swizzle=32, 64 or 128"
             )
+        across = buffer.contiguous != k_axis
+        if buffer.atom_bytes != (wanted := self.atom(tile.dtype, across)):
+            lies = f"{buffer.name} has {tile.dtype} along {('n' if name == 'b' else 'm') if across else 'k'}"
+            raise ValueError(
+                f"{lies}, and {self.label} reads them under a swizzle that leaves {wanted} bytes together, not "
+                f"{buffer.atom_bytes}: give its buffer atom={wanted}"
+            )
         yield self.rule(
             f"step of {name}",
-            all_of([bits * tile.shape[k_axis] // 8 == K_BYTES]),
+            all_of([held * tile.shape[k_axis] // 8 == K_BYTES]),
             f"each instruction multiplies {K_BYTES} bytes along k of operand {name}",
         )
-        if buffer.contiguous == k_axis:
+        if not across:
             return
         yield self.rule(
             f"major of {name}",

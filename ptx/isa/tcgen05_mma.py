@@ -16,12 +16,13 @@ from typing import Any, ClassVar, Literal
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import all_of, any_of, expr
-from tinygpu.language.instruction import Completion, Scope
+from tinygpu.expressions import Operand, all_of, any_of, expr
+from tinygpu.language.buffer import Buffer
+from tinygpu.language.instruction import CHUNK_BYTES, Completion, Scope
 from tinygpu.language.instruction.base import or_of
 from tinygpu.language.memories import SMEM, TMEM, Memory
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.isa.shared_operands import MOST_COLUMNS, SharedOperands
+from tinygpu.ptx.isa.shared_operands import K_BYTES, MOST_COLUMNS, SharedOperands
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Kind:
     """One `.kind`: what it multiplies.
 
     codes        element types of a and b, by their code in the instruction descriptor
+    bits         of an element in shared memory, where narrower ones are padded
     accumulator  type of c
     result       its code there
     targets      compute capabilities that have it
@@ -36,18 +38,22 @@ class Kind:
 
     name: str
     codes: dict[str, int]
+    bits: int
     accumulator: str
     result: int
     targets: tuple[int, ...]
 
 
+# PTX ISA, instruction descriptor (tables 42 and 44): codes of the types that kinds f8f6f4 and mxf8f6f4 multiply, any by
+# any. In shared memory each 16 of them have 16 bytes.
+BYTES = {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
 # PTX ISA, tcgen05.mma: kinds (table 38), codes in the instruction descriptor (table 42). kind::i8 is of sm_100a, and
 # no longer of sm_103a (each assembled).
 KINDS = (
-    Kind("f16", {"f16": 0, "bf16": 1}, "f32", 1, (100, 103)),
-    Kind("tf32", {"tf32": 2}, "f32", 1, (100, 103)),
-    Kind("f8f6f4", {"e4m3": 0, "e5m2": 1}, "f32", 1, (100, 103)),
-    Kind("i8", {"u8": 0, "s8": 1}, "s32", 2, (100,)),
+    Kind("f16", {"f16": 0, "bf16": 1}, 16, "f32", 1, (100, 103)),
+    Kind("tf32", {"tf32": 2}, 32, "f32", 1, (100, 103)),
+    Kind("f8f6f4", BYTES, 8, "f32", 1, (100, 103)),
+    Kind("i8", {"u8": 0, "s8": 1}, 8, "s32", 2, (100,)),
 )
 # kind::f16 multiplies equal types; the others any pair of theirs.
 EQUAL = ("f16",)
@@ -69,13 +75,13 @@ class Tcgen05Mma(SharedOperands):
     proxy: ClassVar[Any] = "async"
     places: ClassVar[tuple[Memory, Memory, Memory]] = (SMEM, SMEM, TMEM)
     rows: ClassVar[int] = ROWS
-    # PTX ISA, tables 51 and 52: tf32 across k needs a swizzle with atoms of 32 bytes, which TMA has of its own.
-    across: ClassVar[tuple[int, ...]] = (8, 16)
+    across: ClassVar[tuple[int, ...]] = (8, 16, 32)
     majors: ClassVar[Literal["assembler", "emulator"]] = "emulator"
     # PTX ISA, matrix descriptor of tcgen05: code of the swizzle, by its width in bytes, from bit 61 on; bit 46 is set.
     swizzles: ClassVar[dict[int, int]] = {128: 2, 64: 4, 32: 6}
     code_at: ClassVar[int] = 61
     constant: ClassVar[int] = 1 << 46
+    paired: ClassVar[int] = 1
     source: ClassVar[str] = "PTX ISA, tcgen05.mma; instruction descriptor; matrix descriptor"
 
     @property
@@ -88,6 +94,22 @@ class Tcgen05Mma(SharedOperands):
             if a.name in kind.codes and b.name in kind.codes and (a == b or kind.name not in EQUAL):
                 return kind
         raise TypeError(f"tcgen05.mma does not multiply {a} by {b}")
+
+    def shape(self, a: DType, b: DType) -> tuple[int, Operand, int]:  # type: ignore[override]
+        return self.rows, self.n, K_BYTES * 8 // self.kind(a, b).bits
+
+    def atom(self, kind: DType, across: bool) -> int:
+        """PTX ISA, table 52: elements of 32 bits across k lie under a swizzle of 128 bytes that leaves 32 together."""
+        return 32 if across and kind.bits == 32 else CHUNK_BYTES
+
+    def padded(self, a: DType, b: DType) -> bool:
+        """Whether it reads operands of these types padded where they are narrower than 8 bits: what p.smem asks."""
+        return self.kind(a, b).bits == 8
+
+    def rate(self, a: DType, b: DType) -> tuple[str, str]:
+        """Of kinds of 8 bits that of the widest type: narrower ones are padded, and take as long."""
+        narrow = self.padded(a, b) and a.bits < 8
+        return "e4m3" if narrow else a.name, self.accumulator(a, b).name
 
     def accumulator(self, a: DType, b: DType) -> DType:
         return dtype(self.kind(a, b).accumulator)
@@ -134,6 +156,20 @@ class Tcgen05Mma(SharedOperands):
     def also(self, kind: Kind) -> tuple[int, ...]:
         """Other numbers of columns that an instruction may have."""
         return ()
+
+    def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
+        for tile in (a, b):
+            if tile.buffer is not None:
+                self._check_padding(tile, tile.buffer, tile.dtype.bits < 8 and self.padded(a.dtype, b.dtype))
+        return super().operand_rules(a, b)
+
+    def _check_padding(self, tile: Tile, buffer: Buffer, padded: bool) -> None:
+        if buffer.padded is not padded:
+            other = {True: "padded to 16 bytes for each 16 of them", False: "one behind the other"}
+            raise ValueError(
+                f"{self.label} reads {tile.dtype} of {buffer.name} {other[padded]}, and they lie {other[not padded]}: "
+                f"give its buffer padded={padded}"
+            )
 
     def rules_of(self, name: str, tile: Tile, k_axis: int) -> Iterator[Constraint]:
         yield from super().rules_of(name, tile, k_axis)

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tinygpu.constraints.constraint import Constraint
+from tinygpu.dtypes import DType
 from tinygpu.expressions import all_of
 from tinygpu.language.memories import SMEM, TMEM, Memory
 from tinygpu.language.tile import Tile
 from tinygpu.ptx.isa.shared_operands import K_BYTES
-from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
+from tinygpu.ptx.isa.tcgen05_mma import Kind, Tcgen05Mma
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +35,15 @@ class Tcgen05MmaCells(Tcgen05Mma):
     def label(self) -> str:
         return "tcgen05.mma.cells"
 
+    def kind(self, a: DType, b: DType) -> Kind:
+        if a.bits < 8:  # where in a cell's bytes their bits lie, no source says that was tried
+            raise TypeError(f"{self.label} takes operand a of 8 bits or more in TMEM, and {a} has {a.bits}")
+        return super().kind(a, b)
+
     def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
         """Of a the step along its columns; of b what is asked of what lies in SMEM."""
+        if b.buffer is not None:
+            self._check_padding(b, b.buffer, b.dtype.bits < 8)
         step = a.dtype.bits * a.shape[1] // 8
         sentence = f"each instruction multiplies {K_BYTES} bytes along k of operand a"
         return (self.rule("step of a", all_of([step == K_BYTES]), sentence), *self.rules_of("b", b, 0))

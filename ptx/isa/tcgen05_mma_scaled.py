@@ -20,7 +20,7 @@ from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, Operand, all_of, ceil_div, expr
 from tinygpu.language.instruction import WORD_OF_SCALES, Scales
-from tinygpu.ptx.isa.tcgen05_mma import Kind, Tcgen05Mma
+from tinygpu.ptx.isa.tcgen05_mma import BYTES, Kind, Tcgen05Mma
 
 # Rows of a, or columns of b, of which a chunk has the scales: four times the lanes of a warp.
 CHUNK = 128
@@ -42,11 +42,12 @@ class Form:
     held: str
 
 
+# Of types that several take the first: mxf4 multiplies e2m1 twice as fast as mxf8f6f4, where it would be padded.
 # PTX ISA, tcgen05.mma with .block_scale: kinds (table 38), instruction descriptor (table 44), scale sizes (table 56).
 FORMS: tuple[Form, ...] = (
-    Form(Kind("mxf8f6f4", {"e4m3": 0, "e5m2": 1}, "f32", 0, (100, 103)), 32, 1, "u8"),
-    Form(Kind("mxf4", {"e2m1": 1}, "f32", 0, (100, 103)), 32, 1, "u8"),
-    Form(Kind("mxf4nvf4", {"e2m1": 1}, "f32", 0, (100, 103)), 16, 0, "e4m3"),
+    Form(Kind("mxf4", {"e2m1": 1}, 4, "f32", 0, (100, 103)), 32, 1, "u8"),
+    Form(Kind("mxf8f6f4", BYTES, 8, "f32", 0, (100, 103)), 32, 1, "u8"),
+    Form(Kind("mxf4nvf4", {"e2m1": 1}, 4, "f32", 0, (100, 103)), 16, 0, "e4m3"),
 )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from tinygpu.distributions import WHOLE
 from tinygpu.language.declared import Declared
 from tinygpu.language.inputs import input_distributions
+from tinygpu.language.instruction.base import or_of
+from tinygpu.language.instruction.bulk import PADDED_ALIGN_BYTES
 from tinygpu.language.parameters import Dim, Option
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem
@@ -25,6 +27,8 @@ from tinygpu.ptx.runtime.launch import Launch
 
 # What a kernel can gain from alignment ends here: its widest access.
 MOST_ALIGN_BYTES = 16
+# Elements narrower than a byte in an array of bytes, by their bits.
+_TOGETHER = {4: "two in each byte", 6: "four in every three bytes"}
 
 
 def problem_of(
@@ -43,7 +47,7 @@ def problem_of(
     wanted_orders = {o.name: o.major for o in like.operands} if like else {}
     for name, given in views.items():
         tensor = declared[name]
-        view = _as(given, _narrow(tensor)) if given.type == "u8" and _narrow(tensor) else given
+        view = _as(given, narrow, name) if given.type == "u8" and (narrow := _narrow(machine, tensor)) else given
         _check_rank(machine, tensor, view)
         for axis, (dim, size) in enumerate(zip(tensor.dims, view.shape, strict=True)):
             wanted = options.get(dim.name) if isinstance(dim, Option) else dim if isinstance(dim, int) else None
@@ -81,14 +85,14 @@ def launcher(kernels: Kernels) -> Callable[[Mapping[str, View]], Launch]:
                 if view.type != "u8":
                     raise WrongArray(
                         f"{title}: {name} is {view.type}, and this kernel was compiled for {wanted}, of which an array "
-                        "of u8 holds two in each byte; pack it"
+                        f"of u8 holds {_TOGETHER[known[name].dtype.bits]}; pack it"
                     )
             elif view.type != wanted and (view.type, wanted) != ("f32", "tf32"):
                 raise WrongArray(
                     f"{title}: {name} is {view.type}, and this kernel was compiled for {wanted}; convert it, or "
                     "compile with this array"
                 )
-        asked = {name: _as(view, known[name].dtype.name) for name, view in views.items()}
+        asked = {name: _as(view, known[name].dtype.name, name) for name, view in views.items()}
         found = problem_of(machine, asked, dict(made_for.options), made_for)
         operands = []
         for o in found.operands:
@@ -98,7 +102,7 @@ def launcher(kernels: Kernels) -> Callable[[Mapping[str, View]], Launch]:
                     f"{title}: {o.name} is {o.major}-major (strides {list(views[o.name].strides)}), and this kernel "
                     f"was compiled for {compiled.major}-major; compile with this array, or copy it"
                 )
-            if o.name in views and o.align_bytes < min(compiled.align_bytes, MOST_ALIGN_BYTES):
+            if o.name in views and o.align_bytes < min(compiled.align_bytes, _most_align(compiled.dtype.name)):
                 raise WrongArray(
                     f"{title}: the address of {o.name} is a multiple of {o.align_bytes} B, and this kernel was "
                     f"compiled for multiples of {compiled.align_bytes}; compile with this array, or copy it"
@@ -119,21 +123,40 @@ def launcher(kernels: Kernels) -> Callable[[Mapping[str, View]], Launch]:
     return launch_for
 
 
-def _as(view: View, type_: str) -> View:
-    """An f32 array where tf32 is asked for is one of tf32; one of bytes has two elements of 4 bits in each."""
-    if element(type_).bits == 4 and view.type == "u8":
-        near = next((axis for axis in reversed(range(len(view.shape))) if view.strides[axis] == 1), -1)
-        axes = range(len(view.shape))
-        shape = tuple(size * (2 if axis == near % len(axes) else 1) for axis, size in enumerate(view.shape))
-        strides = tuple(step if axis == near % len(axes) else 2 * step for axis, step in enumerate(view.strides))
+def _as(view: View, type_: str, name: str) -> View:
+    """An f32 array where tf32 is asked for is one of tf32; one of bytes has the elements that its rows hold.
+
+    Raises WrongArray where a row of bytes holds no whole number of them.
+    """
+    bits = element(type_).bits
+    if bits < 8 and view.type == "u8":
+        near = next((axis for axis in reversed(range(len(view.shape))) if view.strides[axis] == 1), len(view.shape) - 1)
+        along = [size if axis == near else 0 for axis, size in enumerate(view.shape)]
+        apart = [0 if axis == near else step for axis, step in enumerate(view.strides)]
+        if torn := next((size for size in (*along, *apart) if size * 8 % bits), 0):
+            raise WrongArray(
+                f"{name} has rows of {torn} bytes, which hold no whole number of {type_}, of {bits} bits each"
+            )
+        shape = tuple(size * 8 // bits if axis == near else size for axis, size in enumerate(view.shape))
+        strides = tuple(step if axis == near else step * 8 // bits for axis, step in enumerate(view.strides))
         return View(view.address, type_, shape, strides, host=view.host)
     return View(view.address, type_, view.shape, view.strides, host=view.host)
 
 
-def _narrow(tensor: TensorDeclaration) -> str:
-    """The type of 4 bits that an array of bytes holds, of a tensor that has one and is not of bytes itself; or ""."""
-    narrow = [t.name for t in tensor.dtypes if t.bits == 4]
-    return narrow[0] if narrow and "u8" not in {t.name for t in tensor.dtypes} else ""
+def _narrow(machine: type[Declared], tensor: TensorDeclaration) -> str:
+    """The type narrower than a byte that an array of bytes holds, of a tensor that has one and no bytes; or "".
+
+    Raises WrongArray where it may be several.
+    """
+    narrow = [t.name for t in tensor.dtypes if t.bits < 8]
+    if not narrow or "u8" in {t.name for t in tensor.dtypes}:
+        return ""
+    if len(narrow) > 1:
+        raise WrongArray(
+            f"{machine.__name__}: {tensor.name} is u8, whose bytes may hold {or_of(narrow)}; compile for a problem "
+            "that names its type, and call the kernel with the arrays"
+        )
+    return narrow[0]
 
 
 def _check_rank(machine: type[Declared], tensor: TensorDeclaration, view: View) -> None:
@@ -182,7 +205,13 @@ def _placed(
 
 
 def _align(view: View) -> int:
-    """The largest power of two up to 16 that divides the address; host arrays are copied to where it is 16."""
+    """The largest power of two that divides the address, up to what kernels gain from; host arrays are copied there."""
+    most = _most_align(view.type)
     if view.host is not None:
-        return MOST_ALIGN_BYTES
-    return min(view.address & -view.address, MOST_ALIGN_BYTES) if view.address else MOST_ALIGN_BYTES
+        return most
+    return min(view.address & -view.address, most) if view.address else most
+
+
+def _most_align(type_: str) -> int:
+    """Of elements narrower than a byte, TMA asks for more than of others, where it pads them."""
+    return PADDED_ALIGN_BYTES if element(type_).bits < 8 else MOST_ALIGN_BYTES

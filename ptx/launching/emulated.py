@@ -21,7 +21,7 @@ _NOBODYS = 0xFF
 # cuTensorMapEncodeTiled's name of each element type; TMA moves 8-bit floats and tf32 as they are.
 _ELEMENTS = {
     "f16": "f16", "bf16": "bf16", "f32": "f32", "tf32": "f32", "f64": "f64", "s32": "s32", "u32": "u32", "s8": "u8",
-    "u8": "u8", "e4m3": "u8", "e5m2": "u8",
+    "u8": "u8", "e4m3": "u8", "e5m2": "u8", "e2m1": "16u4_align16b", "e2m3": "16u6_align16b", "e3m2": "16u6_align16b",
 }  # fmt: skip
 
 
@@ -106,6 +106,7 @@ def _regions(buffer: Buffer) -> list[tuple[int, NDArray[Any]]]:
 
 
 def _tensor_map(made: Map, buffer: Buffer) -> TensorMap:
-    swizzle = f"{made.swizzle_bytes}B" if made.swizzle_bytes else "none"
+    together = f"_ATOM_{made.atom_bytes}B" if made.atom_bytes > 16 else ""
+    swizzle = f"{made.swizzle_bytes}B{together}" if made.swizzle_bytes else "none"
     kind = _ELEMENTS[made.type]
     return TensorMap(buffer, made.box, dims=made.dims, strides=made.strides_bytes, dtype=kind, swizzle=swizzle)

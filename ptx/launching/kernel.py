@@ -48,6 +48,8 @@ class TensorMapSpec:
     swizzle_bytes  width of the swizzle; 0: none
     piece       elements of the pieces into which rows are cut, and that follow each other along a last dimension of the
                 map, which the box has as well; 0: rows are whole
+    atom_bytes  bytes that the swizzle leaves together
+    padded      whether each 16 elements of 4 or 6 bits get 16 bytes in shared memory
     """
 
     name: str
@@ -56,6 +58,8 @@ class TensorMapSpec:
     box: tuple[int, ...]
     swizzle_bytes: int
     piece: int = 0
+    atom_bytes: int = 16
+    padded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +341,7 @@ class Kernel:
             tuple(
                 TensorMapSpec(
                     m["name"], m["tensor"], tuple(m["order"]), tuple(m["box"]), m["swizzle_bytes"], m["piece"],
+                    m["atom_bytes"], m["padded"],
                 )
                 for m in data["maps"]
             ),

@@ -89,8 +89,10 @@ def _map(spec: TensorMapSpec, operand: Operand) -> Map:
     if spec.piece:  # a fact of the kernel says that rows are whole pieces
         dims = (spec.piece, *dims[1:], dims[0] // spec.piece)
         bytes_between = (*bytes_between, spec.piece * operand.dtype.bits // 8)
-    if operand.dtype.bits >= 8:
-        return Map(spec.tensor, operand.dtype.name, dims, bytes_between, spec.box, spec.swizzle_bytes)
+    if operand.dtype.bits >= 8 or spec.padded:
+        return Map(
+            spec.tensor, operand.dtype.name, dims, bytes_between, spec.box, spec.swizzle_bytes, spec.atom_bytes,
+        )  # fmt: skip
     together = 8 // operand.dtype.bits  # which are moved as the bytes that they share
     (along, *further), (inner, *rows) = dims, spec.box
     return Map(

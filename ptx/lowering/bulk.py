@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.instruction import CHUNK_BYTES, BulkTransfer
+from tinygpu.language.instruction.bulk import PADDED_BOX
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
@@ -67,7 +68,7 @@ def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
     if tensor is None or buffer.swizzle_bytes is None or window.contiguous is None:
         raise LoweringError(f"{window.name} is not moved to or from {buffer.name} by TMA")
     width = int(buffer.swizzle_bytes)
-    inner = width * 8 // buffer.dtype.bits
+    inner = width * 8 // buffer.element_bits
     across = int(window.shape[window.contiguous])
     along = [int(extent) for extent in window.box_rows]
     rows = math.prod(along)
@@ -95,11 +96,12 @@ def in_one_box(context: Context, window: Tile, buffer: Buffer, shape: Boxes) -> 
     return replace(shape, across=1, pieces=shape.across)
 
 
-def tensor_map(context: Context, instruction: BulkTransfer, tensor: Tensor, shape: Boxes, width: int) -> Reg:
-    """The address of the tensor map for these boxes; the launch passes it by value."""
+def tensor_map(context: Context, instruction: BulkTransfer, tensor: Tensor, shape: Boxes, buffer: Buffer) -> Reg:
+    """The address of the tensor map for these boxes of a buffer; the launch passes it by value."""
     box, piece = shape.box, shape.inner if shape.pieces > 1 else 0
+    width = 0 if buffer.swizzle_bytes is None else int(buffer.swizzle_bytes)
     width = 0 if width == CHUNK_BYTES else width  # rows that are exchanged with none
-    spec = TensorMapSpec("", tensor.name, shape.order, box, width, piece)
+    spec = TensorMapSpec("", tensor.name, shape.order, box, width, piece, buffer.atom_bytes, buffer.padded)
     for known, register in context.maps:
         if replace(known, name="") == spec:
             return register
@@ -107,7 +109,9 @@ def tensor_map(context: Context, instruction: BulkTransfer, tensor: Tensor, shap
     name = f"{tensor.name}_map{count or ''}"
     register = context.emit.parameter("d")
     context.maps.append((replace(spec, name=name), register))
-    rely_on_strides(context, tensor, instruction.align_bytes)
+    rely_on_strides(context, tensor, instruction.aligned_to(buffer))
+    if buffer.padded and not context.facts.divides(PADDED_BOX, str(tensor.size(shape.order[0]))):
+        raise LoweringError(f"rows of {tensor.name} are no whole boxes of {PADDED_BOX}, and a map that pads needs that")
     return register
 
 
@@ -115,15 +119,16 @@ def rely_on_strides(context: Context, tensor: Tensor, align_bytes: int) -> None:
     """The kernel is specialised for a pointer and rows of whole units of so many bytes."""
     aligned = context.facts.divides(align_bytes, f"{tensor.name}.align")
     for _, pitch in tensor.pitches:
-        aligned = aligned and context.facts.divides(align_bytes * 8 // tensor.dtype.bits, pitch)
+        units = align_bytes * 8 // math.gcd(align_bytes * 8, tensor.dtype.bits)
+        aligned = aligned and context.facts.divides(units, pitch)
     if not aligned:
         raise LoweringError(f"{tensor.name} is not aligned to {align_bytes} bytes, and a tensor map needs that")
 
 
-def coordinates(context: Context, window: Tile, shape: Boxes, across: int, down: Number) -> str:
+def coordinates(context: Context, window: Tile, shape: Boxes, buffer: Buffer, across: int, down: Number) -> str:
     """The coordinate list of a box that begins `across` elements along the row and `down` rows into the window.
 
-    Of elements that share a byte the tensor map describes bytes.
+    Of elements that share a byte the tensor map describes bytes, unless it pads them.
     """
     tensor = window.tensor
     if tensor is None:
@@ -131,7 +136,7 @@ def coordinates(context: Context, window: Tile, shape: Boxes, across: int, down:
     emit = context.emit
     out = []
     for place, axis in enumerate(shape.order):
-        together = max(8 // tensor.dtype.bits, 1) if place == 0 else 1
+        together = max(8 // tensor.dtype.bits, 1) if place == 0 and not buffer.padded else 1
         begin = window.finest.begins[axis]
         if place == 0 and shape.pieces > 1:
             out.append("0")
@@ -155,12 +160,12 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
             context.engine(written(s.instruction.row_statement, size, shared, tensor, completes))
             issue(context, Bring(barrier, size, 1, None))
         return
-    operand, width = s.source.tensor, None if buffer is None else buffer.swizzle_bytes
-    if not isinstance(s.instruction, BulkTransfer) or buffer is None or operand is None or width is None:
+    operand = s.source.tensor
+    if not isinstance(s.instruction, BulkTransfer) or buffer is None or operand is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
     parts = context.cluster_extent(s.multicast)
     shape = in_one_box(context, s.source, buffer, boxes(s.source, buffer, parts))
-    where = tensor_map(context, s.instruction, operand, shape, int(width))
+    where = tensor_map(context, s.instruction, operand, shape, buffer)
     place = context.placement.places[buffer.name]
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     down: Number = 0
@@ -176,7 +181,7 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
     more = (mask, *((True,) if pair > 1 else ()))
     for number in range(shape.across):
         to = emit.add(emit.add(base, number * place.block_bytes), emit.mul(down, place.pitch_bytes))
-        at = coordinates(context, s.source, shape, number * shape.inner, down)
+        at = coordinates(context, s.source, shape, buffer, number * shape.inner, down)
         corner = f"[{where}, {{{at}}}]"
         context.engine(written(s.instruction.statement, len(shape.box), f"[{to}]", corner, completes, *more))
         issue(context, box)
@@ -191,17 +196,17 @@ def store(context: Context, s: n.Copy) -> None:
             context.engine(written(s.instruction.row_statement, row_bytes(s.target), shared, tensor))
         issue(context, *touches(context, s), Commit("cp.async.bulk"))
         return
-    operand, width = s.target.tensor, None if buffer is None else buffer.swizzle_bytes
-    if not isinstance(s.instruction, BulkTransfer) or buffer is None or operand is None or width is None:
+    operand = s.target.tensor
+    if not isinstance(s.instruction, BulkTransfer) or buffer is None or operand is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
     shape = in_one_box(context, s.target, buffer, boxes(s.target, buffer))
-    where = tensor_map(context, s.instruction, operand, shape, int(width))
+    where = tensor_map(context, s.instruction, operand, shape, buffer)
     place = context.placement.places[buffer.name]
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.across} boxes of {shape.rows} rows")
     for number in range(shape.across):
         from_ = emit.add(base, number * place.block_bytes)
-        at = coordinates(context, s.target, shape, number * shape.inner, 0)
+        at = coordinates(context, s.target, shape, buffer, number * shape.inner, 0)
         context.engine(written(s.instruction.statement, len(shape.box), f"[{from_}]", f"[{where}, {{{at}}}]"))
     issue(context, *touches(context, s), Commit("cp.async.bulk"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygpu.expressions import expr
-from tinygpu.language.instruction import MatrixMultiply
+from tinygpu.language.instruction import CHUNK_BYTES, MatrixMultiply
 from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
@@ -48,13 +48,14 @@ def operand(context: Context, instruction: MatrixMultiply, tile: Tile, k_axis: i
     emit = context.emit
     place = context.placement.places[buffer.name]
     width, block = place.swizzle_bytes, place.block_bytes
-    bits = buffer.dtype.bits
+    bits = buffer.element_bits
     k, k_terms = context.affine(tile.offset[k_axis])
     mn, mn_terms = context.affine(tile.offset[1 - k_axis])
     if k_terms or mn_terms:
         raise LoweringError(f"the window of {tile.name} moves at run time, and descriptors are made for fixed windows")
     transposed = buffer.contiguous != k_axis
-    low, high = _words(instruction.descriptor(width, block, transposed))
+    atom = () if buffer.atom_bytes == CHUNK_BYTES else (buffer.atom_bytes,)
+    low, high = _words(instruction.descriptor(width, block, transposed, *atom))
     # What no slot decides is known before the loops, and an instruction's place in the slot is a number.
     base = emit.add(emit.add(_units(context, context.arguments["smem"]), low), _in_units(place.offset_bytes))
     base = emit.add(base, emit.mul(context.slots[buffer.name.split(".")[0]], _in_units(place.stage_bytes)))

@@ -25,7 +25,7 @@ from tinygpu.ptx.measuring.reference import evaluate
 from tinygpu.ptx.runtime.context import POISON, Context, Memory, Workspaces
 from tinygpu.ptx.runtime.elements import Element, element
 from tinygpu.ptx.runtime.launch import Tensor
-from tinygpu.ptx.runtime.nibbles import packed, unpacked
+from tinygpu.ptx.runtime.narrow import packed, unpacked
 from tinygpu.ptx.runtime.sequence import ArgumentSequence, LoadedSequence
 
 Inputs = Literal["integers", "random"]
@@ -222,10 +222,10 @@ class Subject:
     def _upload(self, tensor: Tensor, bits: NDArray[Any]) -> Memory:
         """An input as a whole set has it: at its offset, poison around."""
         storage = np.full(_allocated(tensor), POISON, dtype=np.uint8)
-        if tensor.element.bits == 4:
-            codes = unpacked(storage[_offset(tensor) :])
+        if tensor.element.bits < 8:
+            codes = unpacked(storage[_offset(tensor) :], tensor.element.bits)
             np.lib.stride_tricks.as_strided(codes, tensor.shape, tensor.strides)[...] = bits
-            storage[_offset(tensor) :] = packed(codes)
+            storage[_offset(tensor) :] = packed(codes, tensor.element.bits)
             memory = self.context.allocate(storage.nbytes, tensor.name)
             memory.write(storage)
             return memory
@@ -253,8 +253,8 @@ def draw(question: Question, inputs: Inputs, seed: int) -> tuple[dict[str, NDArr
         if t.name in question.values:
             bits[t.name] = _declared(question.values[t.name], kind, t.shape, inputs, rng)
             continue
-        if kind.bits == 4 and inputs == "random":  # all that there are
-            bits[t.name] = rng.integers(0, 16, t.shape, dtype=np.uint8)
+        if kind.bits < 8 and inputs == "random":  # all that there are
+            bits[t.name] = rng.integers(0, 1 << kind.bits, t.shape, dtype=np.uint8)
             continue
         if kind.is_float and inputs == "random":
             values = rng.random(t.shape, dtype=np.float32)

@@ -16,7 +16,7 @@ from tinygpu.distributions import Distribution
 
 Bits = NDArray[Any]  # unsigned integers of the element's width
 
-_UNSIGNED: dict[int, Any] = {4: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_UNSIGNED: dict[int, Any] = {4: np.uint8, 6: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 _SIGNED: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _NATIVE: dict[str, Any] = {"f64": np.float64, "f32": np.float32, "tf32": np.float32, "f16": np.float16}
 
@@ -51,7 +51,7 @@ class Element:
 
     @property
     def storage(self) -> np.dtype[Any]:
-        """The unsigned NumPy type of one element's bits; those of 4 bits have a byte each here."""
+        """The unsigned NumPy type of one element's bits; those of 4 and 6 bits have a byte each here."""
         found: np.dtype[Any] = np.dtype(_UNSIGNED[self.bits])
         return found
 
@@ -128,7 +128,7 @@ class Element:
         whole = np.where(exponent > 0, fraction + (1 << self.mantissa), fraction)
         values = np.ldexp(whole.astype(np.float64), np.maximum(exponent, 1) - bias - self.mantissa)
         last = exponent == (1 << self.exponent) - 1
-        if self.bits == 4:
+        if self.bits < 8:
             pass  # neither infinities nor NaN (Open Compute Project, microscaling formats)
         elif self.infinities:
             values[last] = np.where(fraction[last] == 0, np.inf, np.nan)
@@ -173,6 +173,8 @@ ELEMENTS: tuple[Element, ...] = (
     Element("u8", 8, "unsigned"),
     Element("s4", 4, "signed"),
     Element("u4", 4, "unsigned"),
+    Element("e2m3", 6, "float", 2, 3, infinities=False),
+    Element("e3m2", 6, "float", 3, 2, infinities=False),
     Element("e2m1", 4, "float", 2, 1, infinities=False),
 )
 

@@ -59,11 +59,12 @@ class Map:
     """One tensor map, the contiguous dimension first, as cuTensorMapEncodeTiled takes it.
 
     tensor         the operand whose address it holds
-    type           element type
+    type           element type; narrower than a byte, each 16 elements get 16 bytes in shared memory
     dims           elements per dimension
     strides_bytes  bytes between neighbours, in all dimensions but the first
     box            elements per dimension that one copy moves
     swizzle_bytes  width of the swizzle: 0, 32, 64 or 128
+    atom_bytes     bytes that the swizzle leaves together: 16, or 32 of 128
     """
 
     tensor: str
@@ -72,6 +73,7 @@ class Map:
     strides_bytes: tuple[int, ...]
     box: tuple[int, ...]
     swizzle_bytes: int
+    atom_bytes: int = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,12 @@ _NAMES = {ours: theirs for theirs, ours in TYPES.items()} | {"tf32": "float32"}
 def new_array(library: str, context: Context, tensor: Tensor) -> Any:
     """An array for an output: of PyTorch, CuPy or NumPy like the inputs, else a DeviceArray of our own.
 
-    Of elements of 4 bits it is one of bytes, which hold two each.
+    Of elements narrower than a byte it is one of the bytes that they lie in.
     """
-    if tensor.element.bits == 4:
-        shape = tuple(n // 2 if step == 1 else n for n, step in zip(tensor.shape, tensor.strides, strict=True))
-        strides = tuple(max(step // 2, 1) for step in tensor.strides)
+    if tensor.element.bits < 8:
+        bits = tensor.element.bits
+        shape = tuple(n * bits // 8 if step == 1 else n for n, step in zip(tensor.shape, tensor.strides, strict=True))
+        strides = tuple(max(step * bits // 8, 1) for step in tensor.strides)
         tensor = replace(tensor, type="u8", shape=shape, strides=strides)
     name = _NAMES[tensor.type]
     if library == "torch":

@@ -23,12 +23,17 @@ ALIGN_BYTES = 16
 MAP_BYTES, MAP_ALIGN_BYTES = 128, 128
 # cuTensorMapEncodeTiled came with CUDA 12.0.
 _SINCE = 12000
-SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+# Widths of swizzles, with the bytes that each leaves together.
+SWIZZLES = {(0, 16): "NONE", (32, 16): "32B", (64, 16): "64B", (128, 16): "128B", (128, 32): "128B_ATOM_32B"}
 # Elements are moved as they are, so that 8-bit floats are bytes, and tf32 is f32: TFLOAT32 would round.
-_TYPES = {
+TYPES = {
     "f64": "FLOAT64", "f32": "FLOAT32", "tf32": "FLOAT32", "f16": "FLOAT16", "bf16": "BFLOAT16", "s32": "INT32",
-    "u32": "UINT32", "s8": "UINT8", "u8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8",
+    "u32": "UINT32", "s8": "UINT8", "u8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8", "e2m1": "16U4_ALIGN16B",
+    "e2m3": "16U6_ALIGN16B", "e3m2": "16U6_ALIGN16B",
 }  # fmt: skip
+# CUDA driver API, cuTensorMapEncodeTiled: of types that are padded in shared memory, what pointers and strides are
+# multiples of, elements of a box, which rows are multiples of, and its swizzles.
+PADDED_ALIGN_BYTES, PADDED_BOX, PADDED_SWIZZLES = 32, 128, (0, 128)
 
 
 def check_map(made: Map, address: int) -> None:
@@ -42,24 +47,47 @@ def _refusal(made: Map, address: int) -> str:
     rank = len(made.dims)
     if not 1 <= rank <= MOST_DIMENSIONS:
         return f"it has {rank} dimensions, and tensor maps have 1 to {MOST_DIMENSIONS}"
-    if address % ALIGN_BYTES:
-        return f"its address {address:#x} is not a multiple of {ALIGN_BYTES} bytes"
+    bits = element(made.type).bits
+    align = PADDED_ALIGN_BYTES if bits < 8 else ALIGN_BYTES
+    if address % align:
+        return f"its address {address:#x} is not a multiple of {align} bytes"
     for size in made.dims:
         if not 1 <= size <= MOST_ELEMENTS:
             return f"a dimension has {size:,} elements, and tensor maps have 1 to {MOST_ELEMENTS:,}"
     for stride in made.strides_bytes:
-        if stride % ALIGN_BYTES or not 0 < stride < MOST_STRIDE_BYTES:
-            return f"neighbours are {stride:,} bytes apart, and TMA takes multiples of {ALIGN_BYTES} below 2^40"
+        if stride % align or not 0 < stride < MOST_STRIDE_BYTES:
+            return f"neighbours are {stride:,} bytes apart, and TMA takes multiples of {align} below 2^40"
     for extent in made.box:
         if not 1 <= extent <= MOST_BOX:
             return f"a box has {extent} elements along a dimension, and tensor maps take 1 to {MOST_BOX}"
-    inner = made.box[0] * element(made.type).bytes
+    if made.type not in TYPES:
+        return f"its elements are {made.type}, and tensor maps have {', '.join(TYPES)}"
+    if (made.swizzle_bytes, made.atom_bytes) not in SWIZZLES:
+        widths = dict.fromkeys(width for width, _ in SWIZZLES)
+        if made.swizzle_bytes not in widths:
+            return f"there is no swizzle of {made.swizzle_bytes} bytes; there are {', '.join(map(str, widths))}"
+        atoms = [atom for width, atom in SWIZZLES if width == made.swizzle_bytes]
+        return (
+            f"no swizzle of {made.swizzle_bytes} bytes leaves {made.atom_bytes} together; there are those that leave "
+            f"{', '.join(map(str, atoms))}"
+        )
+    if bits < 8:
+        return _refusal_of_padded(made)
+    inner = made.box[0] * bits // 8
     if inner % ALIGN_BYTES:
         return f"a box is {inner} bytes wide, and TMA takes multiples of {ALIGN_BYTES}"
     if made.swizzle_bytes and inner > made.swizzle_bytes:
         return f"a box is {inner} bytes wide, more than its swizzle of {made.swizzle_bytes}"
-    if made.swizzle_bytes not in SWIZZLES:
-        return f"there is no swizzle of {made.swizzle_bytes} bytes; there are {', '.join(map(str, SWIZZLES))}"
+    return ""
+
+
+def _refusal_of_padded(made: Map) -> str:
+    if made.dims[0] % PADDED_BOX:
+        return f"its rows have {made.dims[0]:,} elements, and TMA pads {made.type} of rows of multiples of {PADDED_BOX}"
+    if made.box[0] != PADDED_BOX:
+        return f"a box has {made.box[0]} elements along a row, and TMA pads {made.type} in boxes of {PADDED_BOX}"
+    if made.swizzle_bytes not in PADDED_SWIZZLES:
+        return f"it has a swizzle of {made.swizzle_bytes} bytes, and TMA pads {made.type} under none or one of 128"
     return ""
 
 
@@ -69,10 +97,10 @@ def encode_map(driver: Driver, made: Map, address: int) -> bytes:
     module = driver.module
     rank = len(made.dims)
     sizes = (list(made.dims), list(made.strides_bytes), list(made.box), [1] * rank)
-    kind = driver.enum("CUtensorMapDataType", f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[made.type]}")
+    kind = driver.enum("CUtensorMapDataType", f"CU_TENSOR_MAP_DATA_TYPE_{TYPES[made.type]}")
     layout = (
         driver.enum("CUtensorMapInterleave", "CU_TENSOR_MAP_INTERLEAVE_NONE"),
-        driver.enum("CUtensorMapSwizzle", f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[made.swizzle_bytes]}"),
+        driver.enum("CUtensorMapSwizzle", f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[made.swizzle_bytes, made.atom_bytes]}"),
         driver.enum("CUtensorMapL2promotion", "CU_TENSOR_MAP_L2_PROMOTION_L2_128B"),
         driver.enum("CUtensorMapFloatOOBfill", "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE"),
     )

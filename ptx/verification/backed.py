@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tinygpu.language.problem import Operand
 from tinygpu.ptx.emulator import SparseBuffer
-from tinygpu.ptx.runtime.nibbles import packed, unpacked
+from tinygpu.ptx.runtime.narrow import packed, unpacked
 from tinygpu.ptx.verification.operands import POISON
 
 Spans = tuple[tuple[int, int], ...]
@@ -46,7 +46,7 @@ class Backed:
         if array is None:
             array = np.zeros(shape_of(window), dtype=operand.dtype.numpy)
             array.view(np.uint8)[...] = POISON
-        if operand.dtype.bits == 4:
+        if operand.dtype.bits < 8:
             array = array.view(np.uint8)
         moved = np.moveaxis(array, self._contiguous, -1)
         self._shape = moved.shape
@@ -79,8 +79,8 @@ class Backed:
 
     def _add(self, places: Sequence[tuple[int, int, int, int]], lines: NDArray[Any]) -> None:
         region = np.concatenate([lines[number, column : column + size] for _, number, column, size in places])
-        if self._operand.dtype.bits == 4:  # vectors and rows are whole bytes, and so are windows
-            region = packed(region)
+        if self._operand.dtype.bits < 8:  # vectors and rows are whole bytes, and so are windows
+            region = packed(region, self._operand.dtype.bits)
         self.regions[places[0][0] * self._operand.dtype.bits // 8] = region
         at = 0
         for _, number, column, size in places:
@@ -98,7 +98,7 @@ class Backed:
         kind = self._operand.dtype
         lines = np.empty((int(np.prod(self._shape[:-1], dtype=np.int64)), self._shape[-1]), kind.numpy)
         for number, columns, region, at in self._pieces:
-            held = unpacked(region).view(kind.numpy) if kind.bits == 4 else region
+            held = unpacked(region, kind.bits).view(kind.numpy) if kind.bits < 8 else region
             lines[number, columns] = held[at : at + columns.stop - columns.start]
         return np.moveaxis(lines.reshape(self._shape), -1, self._contiguous)
 

@@ -37,7 +37,10 @@ LEAST_BLOCKS = 2
 # Sizes of one dim that are looked at, from the smallest on.
 MOST_SIZES = 4096
 
-Tiles = Literal["edges", "row"]
+# Tiles along an axis whose rows data cut into pieces, or give numbers of others.
+PIECES = 8
+
+Tiles = Literal["edges", "row", "pieces"]
 
 # Wider gaps between rows are cut; offsets as large as the real ones are tried on sampled CTAs.
 MOST_GAP_ELEMS = 512
@@ -99,12 +102,13 @@ def derive(
     tiles  "edges": along each grid axis two full tiles, or one full and one partial tile where the real problem has a
            remainder; one more where CTAs form clusters or take tile after tile, so that clusters do not divide them;
            and more than a warp looks at at once where CTAs look back
+           "pieces": as edges, and more along axes of single rows of which integers are read
            "row": along the last axis of more than one tile as many as let one CTA take its share of them, and one along
            the others
     """
     legal = legality(kernel, machine, problem)
     units = {d: math.lcm(*[fact.divisor for fact in kernel.facts if fact.name == d]) for d in problem.dim}
-    least = _tiled(kernel, problem, tiles, aim, legal)
+    least = _tiled(kernel, problem, tiles, aim, legal, of_integers(machine) if tiles == "pieces" else frozenset())
     listed = {name: problem.dim[name] for name, values in machine.dim_values().items() if values}
     # A loop over taps of a filter moves windows, which other dims follow from: few of them are all of them.
     taps = {name for d in machine.following_dims() for name in d.reads} & {d for d, _ in kernel.steps}
@@ -226,14 +230,20 @@ def _sizes(kernel: Kernel, problem: Problem, name: str, unit: int, least: int) -
     apart = math.lcm(period, unit)
     first = size % apart or apart
     if least > 1:  # tiles decide what remains of the last of them
-        first, apart = least, math.lcm(unit, *(e for d, e in kernel.tiles if d == name))
+        tile = math.lcm(*(e for d, e in kernel.tiles if d == name))
+        held = (least + number * tile for number in range(unit))
+        first, apart = next((n for n in held if n % unit == 0), _rounded_up(least, unit)), math.lcm(unit, tile)
     return [first + number * apart for number in range(MOST_SIZES)]
 
 
 def _tiled(
-    kernel: Kernel, problem: Problem, tiles: Tiles, aim: Aim, legal: Callable[[Mapping[str, int]], bool]
+    kernel: Kernel, problem: Problem, tiles: Tiles, aim: Aim, legal: Callable[[Mapping[str, int]], bool],
+    many: frozenset[str],
 ) -> dict[str, int]:
-    """Sizes of the dims of the grid."""
+    """Sizes of the dims of the grid.
+
+    many  dims along which there are so many pieces that most of them have others beside them
+    """
     extents = {d: math.lcm(*[e for name, e in kernel.tiles if name == d]) for d, _ in kernel.tiles if d in problem.dim}
     clusters = dict(zip((d for d, _ in kernel.tiles), kernel.clusters or (1,) * len(kernel.tiles), strict=True))
     full = 2 if kernel.goes_on or kernel.clusters else 1
@@ -241,8 +251,9 @@ def _tiled(
     for name, extent in extents.items():
         size = problem.dim[name]
         whole = LOOKED_BACK if name in {kernel.tiles[axis][0] for axis in kernel.chained} else full
+        whole = max(whole, PIECES // extent) if name in many else whole
         edges = whole * extent + size % extent if size % extent else (whole + 1) * extent
-        out[name] = min(size, edges if tiles == "edges" else extent * clusters[name])
+        out[name] = min(size, extent * clusters[name] if tiles == "row" else edges)
     # One axis is as long as it takes for a CTA to go on to other tiles.
     wanted = max(2, -(-tiles_per_cta(kernel, aim) // kernel.slices))
     if not kernel.goes_on or _clusters_of(kernel, problem.dim | out) >= wanted:
@@ -254,6 +265,13 @@ def _tiled(
         if legal(problem.dim | longer):
             return longer
     return out
+
+
+def of_integers(machine: type[Machine]) -> frozenset[str]:
+    """The dims of tensors of declared integers, which data decide by, and those that they follow from."""
+    declared = [t for t in machine.tensor_declarations() if t.values is not None and t.values.whole]
+    dims = {dim for t in declared for dim in t.names()}
+    return frozenset(dims.union(*(d.reads for d in machine.following_dims() if d.name in dims)))
 
 
 def _clusters_of(kernel: Kernel, dims: Mapping[str, int]) -> int:

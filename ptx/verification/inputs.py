@@ -19,9 +19,12 @@ from tinygpu.ptx.launching.emulated import emulated_arguments
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.elements import element
+from tinygpu.ptx.verification.neighbours import with_neighbours
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
 
-Inputs = Literal["integers", "random", "specials", "other specials", "lines", "other lines"]
+Inputs = Literal[
+    "integers", "random", "specials", "other specials", "lines", "other lines", "neighbours", "other neighbours"
+]
 
 # Kinds of lines.
 KINDS = 4
@@ -39,6 +42,8 @@ _EXTREMES: dict[str, tuple[float, float]] = {
     "f16": (65504.0, 2.0**-24),
     "e4m3": (448.0, 2.0**-9),
     "e5m2": (57344.0, 2.0**-16),
+    "e2m3": (7.5, 0.125),
+    "e3m2": (28.0, 0.0625),
     "e2m1": (6.0, 0.5),
 }
 # Large enough for exp to overflow in single precision.
@@ -99,13 +104,20 @@ def drawn(
         arrays = with_specials(rng, problem, arrays, declared, inputs == "other specials")
     elif inputs in ("lines", "other lines"):
         arrays = with_lines(problem, arrays, declared, 0 if inputs == "lines" else KINDS // 2)
+    elif inputs in ("neighbours", "other neighbours"):
+        arrays = with_neighbours(machine, problem, arrays, free_floats(machine, problem), inputs != "neighbours")
     return arrays, scalars
+
+
+def free_floats(machine: type[Declared], problem: Problem) -> frozenset[str]:
+    """Tensors that are read, of a float type of a byte or more, of whose numbers nothing is said."""
+    declared = input_distributions(machine, problem)
+    return frozenset(o.name for o in problem.operands if o.access != "out" and _is_free(o, declared))
 
 
 def has_lines(machine: type[Declared], problem: Problem) -> bool:
     """Whether a tensor that is read is of a float type of a byte or more, and nothing is said of its numbers."""
-    declared = input_distributions(machine, problem)
-    return any(_is_free(o, declared) for o in problem.operands if o.access != "out")
+    return bool(free_floats(machine, problem))
 
 
 def has_few_lines(machine: type[Declared], problem: Problem) -> bool:
@@ -168,7 +180,7 @@ def input_values(
     rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], inputs: Inputs, amplitude: int = SMALL
 ) -> NDArray[Any]:
     """An array of one dtype: whole numbers up to an amplitude, or random numbers in [-1, 1)."""
-    if dtype.bits == 4:
+    if dtype.bits < 8:
         return _narrow_values(rng, dtype, shape, inputs)
     most = min(amplitude, _whole(dtype))
     if not dtype.is_float:
@@ -183,8 +195,8 @@ def input_values(
 
 
 def _narrow_values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], inputs: Inputs) -> NDArray[Any]:
-    """Elements of 4 bits, all that there are; whole numbers alone, where those are asked for."""
-    codes = np.arange(16, dtype=np.uint8)
+    """Elements narrower than a byte, all that there are; whole numbers alone, where those are asked for."""
+    codes = np.arange(1 << dtype.bits, dtype=np.uint8)
     if dtype.is_float and inputs == "integers":
         values = codes.view(dtype.numpy).astype(np.float64)
         codes = codes[values == np.rint(values)]

@@ -25,16 +25,20 @@ from tinygpu.ptx.verification.derived import (
     Tiles,
     derive,
     exactly,
+    of_integers,
     tiles_per_cta,
 )
-from tinygpu.ptx.verification.inputs import Inputs, has_few_lines, has_few_specials, has_lines
+from tinygpu.ptx.verification.inputs import Inputs, free_floats, has_few_lines, has_few_specials, has_lines
+from tinygpu.ptx.verification.neighbours import has_few_neighbours, has_neighbours
 from tinygpu.schedulers.run_time import Numbers
 
 # What the words mean that name a run.
 RUNS = (
     "its inputs (integers: small whole numbers, whose sums are exact; specials: NaN, infinities and extremes among "
     "random ones; other specials: the same of few rows, one in each; lines: random ones, of which lines are far below "
-    "zero, next to zero, or zero; other lines: the same of fewer than four lines, which begin with another kind), and "
+    "zero, next to zero, or zero; other lines: the same of fewer than four lines, which begin with another kind; "
+    "neighbours: random ones, and no numbers beside lines that integers name or cut off; other neighbours: the same "
+    "of few lines, of which the first run left a half), and "
     "when asynchronous work gets done (late: as late as it may; early: as early; random: at any time between; "
     "spurious: and what may fail at first does)"
 )
@@ -84,6 +88,9 @@ def plan(
         ways.append(("specials", "spurious", OTHER if kernel.goes_on else WHOLE, "edges"))
         if has_lines(machine, problem):
             ways.append(("lines", orders[0] if orders else "late", WHOLE, "edges"))
+        if of_integers(machine):  # of two rows there are two numbers, both ends
+            beside = has_neighbours(machine, problem, free_floats(machine, problem))
+            ways.append(("neighbours" if beside else "random", orders[0] if orders else "late", WHOLE, "pieces"))
     if short:
         turns = (exactly(1), TURNS) if kernel.dealt else (TURNS,)
         ones = turns if kernel.turns > 1 else (exactly(1),)
@@ -106,6 +113,8 @@ def plan(
         runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))
         if inputs == "lines" and has_few_lines(machine, of):
             runs.append(replace(runs[-1], inputs="other lines"))
+        if inputs == "neighbours" and has_few_neighbours(machine, of):
+            runs.append(replace(runs[-1], inputs="other neighbours"))
         if inputs == "specials" and has_few_specials(machine, of):
             runs.append(replace(runs[-1], inputs="other specials"))
     return tuple(_distinct(runs))

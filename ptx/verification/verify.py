@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
@@ -61,6 +63,7 @@ class Verification:
     counters  of the first run: exact counts of sectors, wavefronts and instructions
     lines     the same per PTX line
     left_out  runs that would have taken too much CPU time or memory
+    unvaried  outputs whose reference is one and the same number throughout: little can be wrong with them
     """
 
     kernel: str
@@ -69,6 +72,7 @@ class Verification:
     counters: Counters | None = None
     lines: dict[int, LineCounters] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    unvaried: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -82,7 +86,8 @@ class Verification:
     def __str__(self) -> str:
         head = f"{self.kernel} on {self.problem}: {'emulated, right' if self.passed else 'WRONG'}"
         cut = [f"  NOT RUN: {'; '.join(self.left_out)}"] if self.left_out else []
-        return "\n".join([head, *(f"  {c}" for c in self.checks), *cut])
+        told = [f"  NOTE: {sentence}" for sentence in self.unvaried]
+        return "\n".join([head, *(f"  {c}" for c in self.checks), *cut, *told])
 
 
 def verify(
@@ -145,7 +150,22 @@ def verify(
         most, small = min(tried, default=None), runs[0].problem
         checks += _sampled(kernel, code, machine, problem, small, seed, budget, lines, most)
     counted = (first.counters, first.lines) if first is not None else (None, {})
-    return Verification(kernel.name, runs[0].problem, tuple(checks), counted[0], counted[1], tuple(budget.left_out))
+    return Verification(
+        kernel.name, runs[0].problem, tuple(checks), counted[0], counted[1], tuple(budget.left_out),
+        tuple(_unvaried(list(trials.values()))),
+    )  # fmt: skip
+
+
+def _unvaried(trials: Sequence[Trial]) -> Iterator[str]:
+    """A sentence for each output of which the reference is the same number in all elements of several runs."""
+    for name in trials[0].answers if trials else ():
+        found = [np.unique(np.asarray(t.answers[name].value, dtype=np.float64)) for t in trials]
+        numbers = np.unique(np.concatenate(found))
+        if len(numbers) == 1 and any(np.size(t.answers[name].value) > 1 for t in trials):
+            yield (
+                f"{name} is {numbers[0]:g} in every element of every run, so that little is judged; "
+                "declare values= of the inputs by which it is not"
+            )
 
 
 def _prepared(kernel: Kernel, lines: LineInfo | None) -> PreparedKernel:

@@ -14,6 +14,7 @@ from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.comparison import compare_arrays
 from tinygpu.ptx.verification.located import TooLong, follow, with_probes
+from tinygpu.ptx.verification.never_added import never_added
 from tinygpu.ptx.verification.plan import plan
 from tinygpu.ptx.verification.trial import draw
 from tinygpu.users_code import with_place
@@ -43,7 +44,7 @@ def who_is_wrong(
             check = compare_arrays(trial, made, run.order)
             if check.wrong:
                 said = f"the program itself is wrong, run as it is written on {run.problem}: {check.worst}"
-                return "\n".join([said, *never_carried(program)])
+                return "\n".join([said, *never_carried(program), *never_added(program, trial, ctas)])
             probed = with_probes(program, swizzles, kernel, trial, run.ctas)
             steps = follow(probed, machine, trial, order=run.order, alone=run.alone, seed=seed)
         except ProgramFault as fault:

@@ -12,7 +12,7 @@ import tinygpu as tg
 from tinygpu.api.machines import FAMILIES
 from tinygpu.devices import device
 from tinygpu.machines.matmul_blackwell import MatmulBlackwell
-from tinygpu.machines.operands import KINDS, RESULTS
+from tinygpu.machines.operands import MORE_FACTORS, MORE_KINDS, NARROW, RESULTS
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.lower import lowered
 from tinygpu.ptx.protocol.certificate import certify
@@ -36,21 +36,30 @@ def padded(n: int, bits: int) -> int:
     return -(-n // per) * per
 
 
-def posed(seed: int) -> Any:
-    """Every type in turn, in orders that tensor memory's products take: tf32 along k alone."""
-    m, n, k = SIZES[seed % len(SIZES)]
-    kind = KINDS[seed // 2 % len(KINDS)]
+def factors(seed: int, m: int, n: int, k: int) -> dict[str, Any]:
+    """Sizes, and every type in turn, by others of its kind, in orders that there are: narrow elements lie along k."""
+    kind = MORE_KINDS[seed // 2 % len(MORE_KINDS)]
+    other = MORE_FACTORS[kind][seed // 4 % len(MORE_FACTORS[kind])]
     result = RESULTS[kind][seed // 5 % len(RESULTS[kind])]
     bits = {"tf32": 32, "f16": 16, "bf16": 16}.get(kind, 8)
-    a, b = ("row", "col") if kind == "tf32" else (ORDERS[seed % 2], ORDERS[seed // 3 % 2])
+    a = "row" if kind in NARROW else ORDERS[seed % 2]
+    b = "col" if other in NARROW else ORDERS[seed // 3 % 2]
+    if kind in NARROW or other in NARROW:
+        k = 128 * -(-k // 100)  # rows of whole boxes
+    return {
+        "m": m, "n": n, "k": k, "dtypes": {"a": kind, "b": other, "c": result}, "majors": {"a": a, "b": b},
+        "lds": {"a": padded(k if a == "row" else m, bits), "b": padded(n if b == "row" else k, bits)},
+    }  # fmt: skip
+
+
+def posed(seed: int) -> Any:
+    """Products of every type, with bias and residual, whose results have padded rows or not."""
+    of = factors(seed, *SIZES[seed % len(SIZES)])
+    result = of["dtypes"]["c"]
     options = {} if result == "s32" else OPTIONS[seed // 7 % len(OPTIONS)]
-    lds = {"a": padded(k if a == "row" else m, bits), "b": padded(n if b == "row" else k, bits)}
-    width = {"f32": 32, "s32": 32, "f16": 16, "bf16": 16}[result]
-    lds["c"] = padded(n, width) if seed % 3 else n
-    dtypes = {"a": kind, "c": result} | ({"bias": "f32"} if options.get("with_bias") else {})
-    return MatmulBlackwell.problem(
-        m=m, n=n, k=k, majors={"a": a, "b": b}, dtypes=dtypes, lds=lds, options=options
-    )
+    of["lds"]["c"] = padded(of["n"], {"f16": 16, "bf16": 16}.get(result, 32)) if seed % 3 else of["n"]
+    of["dtypes"] |= {"bias": "f32"} if options.get("with_bias") else {}
+    return MatmulBlackwell.problem(**of, options=options)
 
 
 @pytest.mark.parametrize("seed", range(96))
@@ -91,13 +100,30 @@ def test_candidates_that_take_each_other_over_are_right_and_their_answers_proved
     assert certify(lowered(program, problem, point, swizzles).protocol).proved
 
 
-def test_rows_of_tf32_across_k_are_refused_by_the_rule_of_the_products() -> None:
-    problem = MatmulBlackwell.problem(m=128, n=128, k=128, dtypes={"a": "tf32"})
+def test_rows_of_narrow_elements_across_k_are_refused_by_the_rule_of_the_products() -> None:
+    problem = MatmulBlackwell.problem(m=128, n=128, k=128, dtypes={"a": "e2m1", "b": "e2m3"})
     space = build_space(MatmulBlackwell, problem, device("b200"))
     with pytest.raises(SpaceError):
         space.sample(1, 0)
-    said = str(tg.explain(tg.space(MatmulBlackwell, problem, device="b200")))
-    assert "operand b is contiguous along k, unless its elements have 8 or 16 bits (they have 32)" in said
+    said = " ".join(str(tg.explain(tg.space(MatmulBlackwell, problem, device="b200"))).split())
+    assert "operand b is contiguous along k, unless its elements have 8, 16 or 32 bits (they have 6)" in said
+
+
+@pytest.mark.parametrize(
+    ("k", "aligns", "said"),
+    [
+        (192, {}, "rows of a are whole boxes of 128 elements, which it pads: k is a multiple of 128; 192 mod 128 = 64"),
+        (256, {"a": 16}, "the pointer and the rows of a are multiples of 32 bytes; 16 mod 32 = 16"),
+    ],
+)
+def test_narrow_elements_are_padded_in_whole_boxes(k: int, aligns: dict[str, int], said: str) -> None:
+    problem = MatmulBlackwell.problem(
+        m=128, n=128, k=k, dtypes={"a": "e3m2", "b": "e4m3"}, majors={"b": "col"}, aligns=aligns
+    )
+    space = build_space(MatmulBlackwell, problem, device("b200"))
+    with pytest.raises(SpaceError):
+        space.sample(1, 0)
+    assert said in " ".join(str(tg.explain(tg.space(MatmulBlackwell, problem, device="b200"))).split())
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_matmul_blackwell import OPTIONS, ORDERS, padded
+from test_matmul_blackwell import OPTIONS, factors
 from test_matmul_skinny import best
 
 from tinygpu.api.machines import FAMILIES
@@ -17,7 +17,6 @@ from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
 from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.machines.matmul_skinny_blackwell import MatmulSkinnyBlackwell
-from tinygpu.machines.operands import KINDS, RESULTS
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.lower import lowered
@@ -32,18 +31,11 @@ SIZES = ((1, 1, 1), (13, 97, 31), (16, 128, 64), (17, 129, 65), (64, 300, 416), 
 
 
 def posed(seed: int) -> Problem:
-    """Every type in turn, in orders that tensor memory's products take: tf32 along k alone."""
-    m, n, k = SIZES[seed % len(SIZES)]
-    kind = KINDS[seed // 2 % len(KINDS)]
-    result = RESULTS[kind][seed // 5 % len(RESULTS[kind])]
-    bits = {"tf32": 32, "f16": 16, "bf16": 16}.get(kind, 8)
-    a, b = ("row", "col") if kind == "tf32" else (ORDERS[seed % 2], ORDERS[seed // 3 % 2])
-    options = {} if result == "s32" else OPTIONS[seed // 7 % len(OPTIONS)]
-    lds = {"a": padded(k if a == "row" else m, bits), "b": padded(n if b == "row" else k, bits)}
-    dtypes = {"a": kind, "c": result} | ({"bias": "f32"} if "with_bias" in options else {})
-    return MatmulSkinnyBlackwell.problem(
-        m=m, n=n, k=k, majors={"a": a, "b": b}, dtypes=dtypes, lds=lds, options=options
-    )
+    """Few rows of every type, in orders that there are."""
+    of = factors(seed, *SIZES[seed % len(SIZES)])
+    options = {} if of["dtypes"]["c"] == "s32" else OPTIONS[seed // 7 % len(OPTIONS)]
+    of["dtypes"] |= {"bias": "f32"} if "with_bias" in options else {}
+    return MatmulSkinnyBlackwell.problem(**of, options=options)
 
 
 @pytest.mark.parametrize("seed", range(60))

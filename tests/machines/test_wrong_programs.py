@@ -202,11 +202,26 @@ class Rounded(OfRows):
 
     def of(self, p: Tracer, x: Any, i: Any) -> Any:
         half = x * 0.5
-        return trunc(half) if self.how == "cut off" else rint(half)
+        return {"cut off": lambda: trunc(half), "halves up": lambda: floor(half + 0.5)}.get(
+            self.how, lambda: rint(half)
+        )()
 
     @staticmethod
     def reference(x: Any) -> Any:
         return np.rint(x * 0.5)
+
+
+class HalvesUp(OfRows):
+    """y = x / 4, rounded to the nearest whole number, halves up"""
+
+    exact = True
+
+    def of(self, p: Tracer, x: Any, i: Any) -> Any:
+        return rint(x * 0.25) if self.how == "halves to even ones" else floor(x * 0.25 + 0.5)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return np.floor(x / 4 + 0.5)
 
 
 class Activated(OfRows):
@@ -344,6 +359,55 @@ class Groups(OfRows):
         return np.stack([x[int(a) : int(b)].sum(axis=0) for a, b in pairwise(offsets)])
 
 
+class Eights(Groups):
+    """The same, eight rows at a time, of which those behind the group are left out, or weigh nothing"""
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((8, WIDE), threads=32)
+        with p.grid((self.g, 1)) as (i,), p.role("all", warps=1):
+            begin, end = self.offsets[i], self.offsets[i + 1]
+            total = p.full(who, "f32")
+            with p.loop(p.until(end - begin), step=8) as r:
+                if self.how == "rows behind weigh nothing":
+                    x = p.load(self.ld, self.x.tile(begin + r, 0, shape=(8, WIDE)), who)
+                    x = x * where(p.index(who.along(0), 0) + r < end - begin, 1.0, 0.0)
+                else:
+                    x = p.load(self.ld, self.x.segment(begin, end).tile(r, 0, shape=(8, WIDE)), who)
+                total += x
+            p.store(self.st, self.y.tile(i, 0, shape=(1, WIDE)), p.reduce(self.add, total, axis=0))
+
+
+class SparseRows(OfRows):
+    """y = A x, of a matrix in compressed rows: a warp for each row"""
+
+    whole = isa.arithmetic("s32")
+    m, n, nnz = Dim(), Dim(), Dim()
+    ends = Dim(follows=lambda m: m + 1)
+    ptr = Input("s32", ends, values=ascending(0, nnz, ends=True))
+    column, value = Input("s32", nnz, values=integers(0, n)), Input("f32", nnz)
+    x, y = Input("f32", n), Output("f32", m)
+    fits = Require(n >= 1, "there is a column")
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((WIDE,), threads=32)
+        with p.grid((self.m, 1)) as (i,), p.role("all", warps=1):
+            begin, end = self.ptr[i], self.ptr[i + 1]
+            columns, values = self.column.segment(begin, end), self.value.segment(begin, end)
+            total = p.full(who, "f32")
+            with p.loop(p.until(end - begin), step=WIDE) as k:
+                ids = p.load(self.ld, columns.tile(k, shape=(WIDE,)), who, fill=0 if self.how else -1)
+                if self.how == "last column for none":
+                    ids = where(p.index(who, 0) + k < end - begin, ids, self.n - 1)
+                x = p.load(self.ld, self.x.rows(ids).tile(0, shape=(WIDE,)), who)
+                total += p.load(self.ld, values.tile(k, shape=(WIDE,)), who) * x
+            p.store(self.st, self.y.tile(i, shape=(1,)), p.reduce(self.add, total, axis=0, by=self.shuffle))
+
+    @staticmethod
+    def reference(ptr: Any, column: Any, value: Any, x: Any) -> Any:
+        products = value * x[column]
+        return np.stack([products[int(a) : int(b)].sum() for a, b in pairwise(ptr)])
+
+
 class Halved(OfRows):
     """y = x / 2 of whole numbers, rounded down"""
 
@@ -378,7 +442,8 @@ TWINS = (
         Quantised, {"m": 9, "n": 100},
         ("no guard", "128 steps", "cut off", "rounded down"),
     ),
-    Twins(Rounded, {"m": 9, "n": 100}, ("cut off",)),
+    Twins(Rounded, {"m": 9, "n": 100}, ("cut off", "halves up")),
+    Twins(HalvesUp, {"m": 9, "n": 100}, ("halves to even ones",)),
     Twins(Activated, {"m": 9, "n": 100}, ("of another slope",)),
     Twins(Gradient, {"m": 9, "n": 100}, ("zero counts",)),
     Twins(Loss, {"m": 9, "n": 100}, ("fill 0", "largest not added")),
@@ -386,6 +451,10 @@ TWINS = (
     Twins(NarrowSums, {"m": 9, "n": 9000}, ("kept in bf16",)),
     Twins(Place, {"m": 9, "n": 100}, ("the last of equals", "any of equals")),
     Twins(Groups, {"m": 40, "n": 100, "g": 30}, ("one row at least",)),
+    Twins(Eights, {"m": 40, "n": 100, "g": 30}, ("rows behind weigh nothing",)),
+    Twins(Eights, {"m": 400, "n": 100, "g": 30}, ("rows behind weigh nothing",)),
+    Twins(SparseRows, {"m": 11, "n": 101, "nnz": 701}, ("first column for none", "last column for none")),
+    Twins(SparseRows, {"m": 301, "n": 7, "nnz": 701}, ("first column for none", "last column for none")),
     Twins(Halved, {"m": 9, "n": 100}, ("towards zero", "up")),
 )  # fmt: skip
 CASES = [(of, how) for of in TWINS for how in ("", *of.wrong)]

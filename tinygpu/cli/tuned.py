@@ -166,7 +166,8 @@ def verified(v: Verification) -> str:
     """A verification that passed, in a sentence."""
     kinds = "; ".join(dict.fromkeys(INPUTS[c.inputs] for c in v.checks))
     cut = f"; NOT RUN: {'; '.join(v.left_out)}" if v.left_out else ""
-    return f"emulated, right: {v.kernel} on {v.problem}, in {len(v.checks)} runs ({kinds}){cut}; -v lists them"
+    note = "".join(f"; NOTE: {sentence}" for sentence in v.unvaried)
+    return f"emulated, right: {v.kernel} on {v.problem}, in {len(v.checks)} runs ({kinds}){cut}{note}; -v lists them"
 
 
 def _each(f: Chosen, what: Callable[[Finalist], str]) -> str:

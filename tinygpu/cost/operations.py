@@ -284,7 +284,7 @@ class Operations:
 
     def _bulk(self, s: n.Copy, bulk: BulkTransfer, tally: Tally, times: Expr) -> None:
         """One instruction moves one box, 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""
-        moved = bytes_of(s.source)
+        moved, held = bytes_of(s.source), bytes_of(s.target if s.source.memory is GMEM else s.source)
         access = boxes(s, bulk)
         shared = expr(1) if s.multicast is None else self.program.grid.axes[s.multicast].cluster
         begins = window(access.tile, tensor_pitches(access.tile), self.program.indices)
@@ -292,14 +292,14 @@ class Operations:
         if s.source.memory is GMEM:
             tally.add("sectors_read", times * sectors)
             tally.add("accesses_read", times * accesses)
-            tally.add("smem_store_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
+            tally.add("smem_store_wavefronts", times * ceil_div(held, WAVEFRONT_BYTES))
             stages = next((p.stages for p in self.program.pipelines if s.target.name.startswith(f"{p.name}.")), expr(1))
             tally.in_flight_bytes = tally.in_flight_bytes + stages * ceil_div(moved, shared)
             self.prefetch = stages - 1
         else:
             tally.add("sectors_written", times * sectors)
             tally.add("accesses_written", times * accesses)
-            tally.add("smem_load_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
+            tally.add("smem_load_wavefronts", times * ceil_div(held, WAVEFRONT_BYTES))
         tally.add("warp_instructions", times * access.starts.value_count)
 
     def _requests(self, hop: Transfer, partition: Partition) -> Expr:
@@ -456,7 +456,7 @@ def values_of(tile: Tile) -> Expr:
 
 
 def bytes_of(tile: Tile) -> Expr:
-    out = expr(tile.dtype.bits)
+    out = expr(tile.dtype.bits if tile.buffer is None else tile.buffer.element_bits)
     for s in tile.shape:
         out = out * s
     return ceil_div(out, 8)

@@ -2,6 +2,7 @@
 
 from tinygpu.expressions.evaluation import compile_arrays, compile_scalars, compile_with, evaluate
 from tinygpu.expressions.functions import FloorDiv, Remainder, integer_sides, rounded_up
+from tinygpu.expressions.multiples import multiples
 from tinygpu.expressions.printing import written
 from tinygpu.expressions.tables import Table, Tabulated
 from tinygpu.expressions.terms import (
@@ -42,6 +43,7 @@ __all__ = [
     "joined",
     "maximum",
     "minimum",
+    "multiples",
     "rounded_up",
     "symbol",
     "tabulated",

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tinygpu.dtypes import DType
 from tinygpu.expressions import compile_scalars
 from tinygpu.interpreter.elements import Array, as_elements, number
 from tinygpu.interpreter.scattered import ScatteredWindow
 from tinygpu.interpreter.store import BufferWindow, TensorWindow
 from tinygpu.interpreter.worker import Worker
-from tinygpu.language.memories import RMEM
+from tinygpu.language.memories import RMEM, TMEM
 from tinygpu.language.tile import Tile
 
 Reader: TypeAlias = Callable[[Worker], Array]
 Writer: TypeAlias = Callable[[Worker, Array], None]
+Valued: TypeAlias = Callable[[Worker], NDArray[np.bool_] | None]
 
 
 def extents(tile: Tile) -> tuple[int, ...]:
@@ -45,13 +49,64 @@ def reader(tile: Tile, fill: float = 0.0) -> Reader:
         begins = compile_scalars(*tile.offset, *(at for _, at in tile.fixed))
         outside = number(fill, tile.dtype)
         return lambda w: window.read(w.launch.tensors[name], begins(w.known), outside)
-    lies, starts = BufferWindow(extents(tile)), compile_scalars(*tile.offset)
+    lies, starts, nothing = BufferWindow(extents(tile)), compile_scalars(*tile.offset), no_value(tile.dtype)
+
+    def of_slot(w: Worker) -> Array:
+        stored = w.buffer(name)
+        place = lies.place(stored, starts(w.known))
+        values, bare = stored.read(place).copy(), stored.nothing_added(place)
+        if bare is not None:
+            values[bare] = nothing
+        return values
+
+    return of_slot
+
+
+def sums_reader(tile: Tile) -> Reader:
+    """Gives a tile to which products add: where nothing was added yet, what it begins as."""
+    if tile.memory is not TMEM:
+        return reader(tile)
+    name, lies, starts = tile.name, BufferWindow(extents(tile)), compile_scalars(*tile.offset)
 
     def of_slot(w: Worker) -> Array:
         stored = w.buffer(name)
         return stored.read(lies.place(stored, starts(w.known))).copy()
 
     return of_slot
+
+
+def has_value(tile: Tile) -> Valued:
+    """Per element of a tile whether it has a value; None where all have.
+
+    Sums in tensor memory have none where they begin as 0 and no product was added: the first overwrites what is there,
+    and without one it stays.
+    """
+    if tile.memory is not TMEM:
+        return lambda w: None
+    name, lies, starts = tile.name, BufferWindow(extents(tile)), compile_scalars(*tile.offset)
+
+    def of_slot(w: Worker) -> NDArray[np.bool_] | None:
+        stored = w.buffer(name)
+        bare = stored.nothing_added(lies.place(stored, starts(w.known)))
+        return None if bare is None else ~bare
+
+    return of_slot
+
+
+def begins(tile: Tile) -> Writer:
+    """Lets sums begin, which have no value before something is added to them."""
+    name, kind, lies, starts = tile.name, tile.dtype, BufferWindow(extents(tile)), compile_scalars(*tile.offset)
+
+    def to_slot(w: Worker, values: Array) -> None:
+        stored = w.buffer(name)
+        stored.begin(lies.place(stored, starts(w.known)), as_elements(values, kind))
+
+    return to_slot
+
+
+def no_value(kind: DType) -> Any:
+    """What stands for an element without a value, so that a result that depends on it shows."""
+    return number(math.nan, kind) if kind.is_float else np.frombuffer(b"\x55" * kind.numpy.itemsize, kind.numpy)[0]
 
 
 def writer(tile: Tile) -> Writer:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tinygpu.interpreter.elements import Array
 from tinygpu.interpreter.fault import ProgramFault
 from tinygpu.language.buffer import Buffer
+from tinygpu.language.memories import TMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile, buffer_tile, gmem_tile
 
@@ -21,12 +22,14 @@ class Stored:
 
     tile     the whole of it
     written  per element whether it has a value; None: all have
+    begun    per element whether it begins as 0, and nothing was added to it yet; None: none does
     beside   others in the same columns: what is written here is lost there
     """
 
     tile: Tile
     array: Array
     written: NDArray[np.bool_] | None = None
+    begun: NDArray[np.bool_] | None = None
     beside: list[Stored] = field(default_factory=list)
 
     def read(self, place: tuple[slice | int, ...]) -> Array:
@@ -37,10 +40,22 @@ class Stored:
                 raise ProgramFault(f"{self._first(place, there)} is read, and nobody has written it")
         return self.array[place]
 
+    def nothing_added(self, place: tuple[slice | int, ...]) -> NDArray[np.bool_] | None:
+        """Per element of a window whether it begins as 0 and nothing was added to it; None: all have sums."""
+        return self.begun[place] if self.begun is not None and self.begun[place].any() else None
+
+    def begin(self, place: tuple[slice | int, ...], values: Array) -> None:
+        """Elements that products go on from; until one has, they have no value for anybody else."""
+        self.write(place, values)
+        if self.begun is not None:
+            self.begun[place] = True
+
     def write(self, place: tuple[slice | int, ...], values: Array) -> None:
         self.array[place] = values
         if self.written is not None:
             self.written[place] = True
+        if self.begun is not None:
+            self.begun[place] = False
         for other in self.beside:
             other.lose(place[-1], self.tile.dtype.bits)
 
@@ -77,7 +92,12 @@ def slots(buffer: Buffer) -> list[Stored]:
     """The stages of a buffer, of which nothing was written."""
     shape = tuple(int(s) for s in buffer.shape)
     return [
-        Stored(buffer_tile(buffer), np.zeros(shape, buffer.dtype.numpy), np.zeros(shape, dtype=np.bool_))
+        Stored(
+            buffer_tile(buffer),
+            np.zeros(shape, buffer.dtype.numpy),
+            np.zeros(shape, dtype=np.bool_),
+            np.zeros(shape, dtype=np.bool_) if buffer.memory is TMEM else None,
+        )
         for _ in range(int(buffer.stages))
     ]
 

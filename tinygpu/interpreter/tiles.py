@@ -15,10 +15,10 @@ from tinygpu.expressions import Expr, compile_scalars, expr
 from tinygpu.interpreter.elements import Array, as_elements, number
 from tinygpu.interpreter.fault import NoMeaning, ProgramFault
 from tinygpu.interpreter.merging import merging, parts, scanned, tupled
-from tinygpu.interpreter.places import extents, reader, updater, writer
+from tinygpu.interpreter.places import Valued, begins, extents, has_value, reader, sums_reader, updater, writer
 from tinygpu.interpreter.worker import Moment, Worker
 from tinygpu.language.instruction import Instruction, Transfer, pairwise
-from tinygpu.language.memories import RMEM
+from tinygpu.language.memories import RMEM, TMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.users_code import UsersCodeError, at, place_of, users_code, written_at
@@ -73,7 +73,8 @@ class Computing:
                 raise ProgramFault(f"nothing says what the statement {s.headline(frozenset())!r} does")
 
     def constant(self, s: n.Constant) -> Act:
-        put, shape, kind = self.result(s, s.result), extents(s.result), s.result.dtype
+        shape, kind = extents(s.result), s.result.dtype
+        put = begins(s.result) if s.result.memory is TMEM else self.result(s, s.result)
         value = self.operand(s.value, kind.name)
         return lambda w: put(w, np.full(shape, number(value(w), kind)))
 
@@ -90,7 +91,7 @@ class Computing:
         return act
 
     def load(self, s: n.Load) -> Act:
-        get, put = reader(s.source, s.fill), self.result(s, s.result)
+        get, put = reader(s.source, s.fill), self.result(s, s.result, has_value(s.source))
         meaning = meaning_of(s.name, s.instruction)
         return lambda w: put(w, meaning(get(w)))
 
@@ -134,7 +135,7 @@ class Computing:
         return lambda w: value
 
     def multiply(self, s: n.Multiply) -> Act:
-        a, b, old = (reader(t) for t in (s.a, s.b, s.accumulator))
+        a, b, old = reader(s.a), reader(s.b), sums_reader(s.accumulator)
         put, meaning = self.result(s, s.accumulator), meaning_of(s.name, s.instruction)
         operand, kinds, scaled = s.instruction.operand, (s.a.dtype, s.b.dtype), scaling(s)
 
@@ -147,7 +148,7 @@ class Computing:
 
     def multiply_together(self, s: n.Multiply) -> Wait:
         """Several CTAs of a cluster: each has rows of a and of the accumulator of its own, and some columns of b."""
-        a, b, old = (reader(t) for t in (s.a, s.b, s.accumulator))
+        a, b, old = reader(s.a), reader(s.b), sums_reader(s.accumulator)
         put, meaning = self.result(s, s.accumulator), meaning_of(s.name, s.instruction)
         operand, kinds, scaled = s.instruction.operand, (s.a.dtype, s.b.dtype), scaling(s)
 
@@ -267,8 +268,11 @@ class Computing:
         get, put = reader(s.source), self.result(s, s.result)
         return lambda w: put(w, get(w))
 
-    def result(self, s: n.Statement, tile: Tile) -> Callable[..., None]:
-        """Stores what a statement makes of its tile, which has the tile's extents, and of which operands."""
+    def result(self, s: n.Statement, tile: Tile, valued: Valued | None = None) -> Callable[..., None]:
+        """Stores what a statement makes of its tile, which has the tile's extents, and of which operands.
+
+        valued  which of its elements have a value; None: all
+        """
         put, shape, kept = writer(tile), extents(tile), tile.memory is RMEM
 
         def store(w: Worker, values: Any, *operands: Any) -> None:
@@ -281,7 +285,8 @@ class Computing:
                     have, want = " x ".join(map(str, np.shape(values))), " x ".join(map(str, shape))
                     raise _wrong(s, f"makes {have} values of {tile.name}, which has {want}") from None
             if kept and w.launch.watch is not None:
-                moment = Moment(s, tile, w.known, as_elements(values, tile.dtype), None, operands)
+                which = None if valued is None else valued(w)
+                moment = Moment(s, tile, w.known, as_elements(values, tile.dtype), which, operands)
                 values = w.launch.watch(moment)
             put(w, values)
 

@@ -24,6 +24,9 @@ class Buffer:
                 then the next of every row; within, 16-byte chunks are exchanged. None: whole rows
     path        where its elements lie in TMEM, (row, column) -> (lane, column); None: row r in lane r
     over        name of the buffer of the same slot in whose columns it lies (TMEM); "": it has columns of its own
+    atom_bytes  bytes that the swizzle leaves together: 16, or 32, which exchanges pairs of chunks
+    padded      elements of 4 or 6 bits lie as tensor cores read them beside 8-bit ones: each 16 of them fill the first
+                8 or 12 of 16 bytes, and nothing the rest
     """
 
     name: str
@@ -37,6 +40,20 @@ class Buffer:
     swizzle_bytes: Expr | None = None
     over: str = ""
     path: Layout | None = None
+    atom_bytes: int = 16
+    padded: bool = False
+
+    @property
+    def element_bits(self) -> int:
+        """Bits that an element takes, with its part of what pads it."""
+        return 8 if self.padded else self.dtype.bits
+
+    def by_tensor_cores(self, label: str) -> str:
+        """Why `label` does not move the elements of a padded buffer."""
+        return (
+            f"{label} moves elements that lie one behind the other, and those of {self.name} are padded to 16 bytes "
+            "for each 16 of them: TMA writes such a buffer, and tensor cores alone read it"
+        )
 
     @property
     def rows(self) -> Expr:
@@ -59,7 +76,7 @@ class Buffer:
     @property
     def pitch_bytes(self) -> Expr:
         row = self.shape[self.contiguous] + self.pad
-        return row * self.dtype.bytes if self.dtype.bits % 8 == 0 else row * self.dtype.bits // 8
+        return row * (self.element_bits // 8) if self.element_bits % 8 == 0 else row * self.element_bits // 8
 
     @property
     def stage_bytes(self) -> Expr:

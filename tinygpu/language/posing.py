@@ -63,7 +63,7 @@ def problem(
     dtypes   per tensor; others follow the tensor that they are declared to follow, or take their first dtype
     lds      leading dimensions in elements; default: rows without gaps
     strides  per tensor, of some of its axes: elements between neighbours; default: axis after axis without gaps
-    aligns   pointer alignment in bytes; default 16, and at least one element
+    aligns   pointer alignment in bytes; default 16, of floats of 4 and 6 bits 32, which TMA asks for where it pads them
     options  the machine's options
     following  whether dims follow from others as the machine says; else all are given
     """
@@ -98,7 +98,7 @@ def problem(
                 f"less than its {contiguous} contiguous elements"
             )
         kind = chosen[declared.name]
-        align = (aligns or {}).get(declared.name, 16)
+        align = (aligns or {}).get(declared.name, 32 if kind.is_float and kind.bits < 8 else 16)
         if align < 1 or align & (align - 1) or align * 8 < kind.bits:
             raise ProblemError(
                 f"{title}: the alignment of {declared.name} is a power of two of at least one {kind} element, "

@@ -20,6 +20,9 @@ Axis: TypeAlias = tuple[int, int, int]
 # PTX ISA, "Swizzling Modes": chunk c of 16 bytes in 128-byte line l lies at c ^ (l mod 8, 4 or 2), by width in bytes;
 # rows of 16 bytes, where there is none to exchange with, lie as they are.
 HARDWARE_SWIZZLES = {128: Swizzle(3, 4, 3), 64: Swizzle(2, 4, 3), 32: Swizzle(1, 4, 3), 16: Swizzle(0, 4, 3)}
+# The same, "Swizzle atomicity": of 128 bytes, pairs of chunks may stay together: pair c lies at c ^ (l mod 4).
+PAIRED_SWIZZLES = {128: Swizzle(2, 5, 2)}
+CHUNK_BYTES = 16
 
 
 @lru_cache(maxsize=1024)  # the solver counts every access under a layout, and a kernel asks for every buffer's again
@@ -53,24 +56,30 @@ def whole_rows(
 
 @lru_cache(maxsize=1024)
 def cut_rows(
-    axes: tuple[Axis, ...], rows: int, width: int, stages: int = 1, stage_bytes: int = 0, to_a_byte: int = 1
-) -> ComposedLayout:
+    axes: tuple[Axis, ...], rows: int, width: int, stages: int = 1, stage_bytes: int = 0, to_a_byte: int = 1,
+    atom_bytes: int = CHUNK_BYTES, padded: bool = False,
+) -> ComposedLayout:  # fmt: skip
     """(coordinate along each axis, stage) -> bytes: first `width` bytes of every row, then the next of every row; the
     swizzle of the hardware on all of it.
 
-    to_a_byte  elements that share each byte of a row: they have its address
+    to_a_byte   elements that share each byte of a row: they have its address
+    atom_bytes  that the swizzle leaves together: a chunk of 16, or two of them
+    padded      each 16 elements share a chunk: they have its address
 
     >>> print(cut_rows(((8, 1, 0), (64, 0, 2)), 8, 64))
     Sw<2,4,3> o (8,(32,2),1):(64,(2,512),0)
     >>> print(cut_rows(((8, 1, 0), (256, 0, 1)), 8, 64, to_a_byte=2))
     Sw<2,4,3> o (8,(2,64,2),1):(64,(0,1,512),0)
+    >>> print(cut_rows(((8, 1, 0), (256, 0, 1)), 8, 128, atom_bytes=32, padded=True))
+    Sw<2,5,2> o (8,(16,8,2),1):(128,(0,16,1024),0)
     """
-    modes = [
-        Layout((to_a_byte, width, extent // (width * to_a_byte)), (0, 1, rows * width))
-        if across and to_a_byte > 1
-        else Layout((width // across, extent * across // width), (across, rows * width))
-        if across
-        else Layout(extent, width * down)
-        for extent, down, across in axes
-    ]
-    return ComposedLayout(HARDWARE_SWIZZLES[width], concatenate(*modes, Layout(stages, stage_bytes)))
+    def cut(extent: int, across: int) -> Layout:
+        shared, bytes_of = (CHUNK_BYTES, CHUNK_BYTES) if padded else (to_a_byte, across)
+        if shared == 1:
+            return Layout((width // across, extent * across // width), (across, rows * width))
+        units = width // bytes_of
+        return Layout((shared, units, extent // (units * shared)), (0, bytes_of, rows * width))
+
+    modes = [cut(extent, across) if across else Layout(extent, width * down) for extent, down, across in axes]
+    swizzles = HARDWARE_SWIZZLES if atom_bytes == CHUNK_BYTES else PAIRED_SWIZZLES
+    return ComposedLayout(swizzles[width], concatenate(*modes, Layout(stages, stage_bytes)))

@@ -164,12 +164,12 @@ def boxes(s: n.Copy, bulk: BulkTransfer) -> Access:
     tile, buffer = (s.target, s.source.buffer) if writes else (s.source, s.target.buffer)
     if buffer is None:
         raise ValueError(f"{s.name} moves {tile.name} to or from no buffer")
-    across, bits = buffer.contiguous, tile.dtype.bits
+    across, bits, held = buffer.contiguous, tile.dtype.bits, buffer.element_bits
     if tile.apart is not None:
         (across,), tile = tile.groups[across], tile.apart
     run = tile.shape[across]
     if buffer.swizzle_bytes is not None:
-        run = minimum(run, buffer.swizzle_bytes * 8 // bits)
+        run = minimum(run, buffer.swizzle_bytes * 8 // held)
     rows: list[tuple[Leaf, Leaf | Step]] = [
         (leaf(extent, "rows"), E(axis)) for axis, extent in enumerate(tile.shape) if axis != across
     ]

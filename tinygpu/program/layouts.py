@@ -19,6 +19,7 @@ from tinygpu.layouts.draw import bank_picture, banks_together
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.picture import Picture
+from tinygpu.layouts.rows import CHUNK_BYTES
 from tinygpu.layouts.step import E, Step
 from tinygpu.program.placement import Placement
 from tinygpu.program.program import Program
@@ -90,7 +91,7 @@ class BufferLayout:
 
     def picture(self, lines: int) -> Picture | None:
         """What lies in each bank in the first stage, at most so many lines of 128 bytes; for numbers in SMEM."""
-        if not isinstance(self.layout, ComposedLayout):
+        if not isinstance(self.layout, ComposedLayout) or self.buffer.padded:
             return None
         first = concatenate(*self.layout.layout.modes[:-1])
         stage = ComposedLayout(self.layout.swizzle, first, self.layout.outer)
@@ -104,7 +105,7 @@ def buffer_layouts(program: Program, placement: Placement | None = None) -> Iter
         for b in pipeline.buffers:
             if placement is not None and b.memory is SMEM:
                 place = placement.places[b.name]
-                swizzled = f"of the hardware, {place.swizzle_bytes} B wide" if place.swizzle_bytes else "solved"
+                swizzled = _of_hardware(b, place.swizzle_bytes) if place.swizzle_bytes else "solved"
                 yield BufferLayout(b, pipeline.name, place.layout, swizzled if place.xor else "none")
             else:
                 yield BufferLayout(b, pipeline.name, _symbolic(b), _said(b))
@@ -114,8 +115,12 @@ def _said(b: Buffer) -> str:
     if b.memory is not SMEM:
         return "none"
     if b.swizzle_bytes is not None:
-        return f"of the hardware, {b.swizzle_bytes} B wide"
+        return _of_hardware(b, b.swizzle_bytes)
     return f"{b.layout}, solved for each candidate" if b.layout else "none"
+
+
+def _of_hardware(b: Buffer, width: Expr | int) -> str:
+    return f"of the hardware, {width} B wide" + (f", {b.atom_bytes} B together" if b.atom_bytes > CHUNK_BYTES else "")
 
 
 def _symbolic(b: Buffer) -> Layout | None:
@@ -129,8 +134,10 @@ def _symbolic(b: Buffer) -> Layout | None:
         elif b.swizzle_bytes is None:
             modes.append([(extent, b.dtype.bytes)] if b.dtype.bits >= 8 else [(2, 0), (extent // 2, 1)])
         else:
-            per: Expr = b.swizzle_bytes * 8 // b.dtype.bits
+            per: Expr = b.swizzle_bytes * 8 // b.element_bits
             row = [(per, b.dtype.bytes)] if b.dtype.bits >= 8 else [(2, 0), (per // 2, 1)]
+            if b.padded:
+                row = [(CHUNK_BYTES, 0), (per // CHUNK_BYTES, CHUNK_BYTES)]
             modes.append([*row, (extent // per, b.rows * b.swizzle_bytes)])
     return Layout.of(*modes, [(b.stages, b.stage_bytes)])
 

@@ -182,10 +182,13 @@ def _one(b: Buffer, offset: int, swizzles: Swizzles) -> BufferPlace:
 def buffer_layout(b: Buffer, xor: Xor = ()) -> ComposedLayout:
     """(coordinate along each axis, stage) -> bytes; `xor` swizzles whole rows."""
     axes = [
-        (int(extent), int(step), max(b.dtype.bits // 8, 1) if axis == b.contiguous else 0)
+        (int(extent), int(step), max(b.element_bits // 8, 1) if axis == b.contiguous else 0)
         for axis, (extent, step) in enumerate(zip(b.shape, b.row_steps, strict=True))
     ]
-    shared = max(8 // b.dtype.bits, 1)
+    shared = max(8 // b.element_bits, 1)
     if b.swizzle_bytes is not None:
-        return cut_rows(tuple(axes), int(b.rows), int(b.swizzle_bytes), int(b.stages), int(b.stage_bytes), shared)
+        return cut_rows(
+            tuple(axes), int(b.rows), int(b.swizzle_bytes), int(b.stages), int(b.stage_bytes), shared, b.atom_bytes,
+            b.padded,
+        )  # fmt: skip
     return whole_rows(tuple(axes), int(b.rows), int(b.pitch_bytes), xor, int(b.stages), int(b.stage_bytes), shared)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 
@@ -11,14 +10,11 @@ from tinygpu.cost.counting import count
 from tinygpu.cost.drawn_rows import drawn_from
 from tinygpu.expressions import evaluate
 from tinygpu.language.instruction import BulkTransfer, MatrixMultiply
-from tinygpu.language.memories import GMEM, SMEM
+from tinygpu.language.memories import SMEM
 from tinygpu.language.problem import Problem
-from tinygpu.layouts.leaf import filled
 from tinygpu.program import nodes as n
-from tinygpu.program.access import accesses, boxes, tensor_pitches
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.program.windows import window
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.lowering.lower import lowered
@@ -38,13 +34,14 @@ from tinygpu.testing.coverage import (
 from tinygpu.testing.enumeration import Asked, enumerate_cta
 from tinygpu.testing.finding import RIGHT, Finding
 from tinygpu.testing.judges import judge
+from tinygpu.testing.listed_tiles import listed_problem, listed_tiles
 from tinygpu.testing.statements import mean_what_they_do
-from tinygpu.testing.whole_problems import SECTOR_BITS, between_sectors, illegal, whole_problem
+from tinygpu.testing.whole_problems import between_sectors, illegal, whole_problem
 from tinygpu.testing.workbench import Workbench
 from tinygpu.users_code import with_place
 
-# Tiles at most that are listed where windows begin at several places of a sector, which one after another go through.
-MOST_LISTED = 16
+# What is listed one by one; those that share a tile do not all do the same.
+ALONE = "CTAs that have a tile to themselves"
 # The heuristic that each counted amount stands for.
 HEURISTIC_OF = {"sectors_read": "coalescing", "sectors_written": "coalescing"}
 
@@ -93,66 +90,25 @@ def counts(case: Case, bench: Workbench) -> Finding:
     Rows begin at sectors, and then in the middle of them, unless rounds then begin at more places than tiles show.
     """
     program = _filled(case, bench)
-    if shared := _beyond_listing(program):
-        return Finding(blind=shared)
+    if program.grid.scheduler.settled().shares:
+        return Finding(absent=ALONE)
     if _branches(program):
         return Finding(absent="accesses that the program alone decides")
-    first, inside = 0, whole_problem(program, case, bench)
-    if inside is None:  # windows that reach beyond their tile lie inside the tensors in the middle
-        middle = _tiles(program, *({a.index: number for a in program.grid.axes} for number in (1, 2)))
-        first, inside = 1, whole_problem(program, case, bench, tiles=4, within=middle)
-    if inside is None:
-        return Finding(blind="its windows reach beyond the tensors of every problem")
-    more = max(_places(program, inside).values(), default=1)
-    if 2 < more <= MOST_LISTED and not first and not _differ(program):
-        inside = whole_problem(program, case, bench, tiles=more) or inside
+    found = listed_problem(program, case, bench)
+    if isinstance(found, str):
+        return Finding(blind=found)
+    inside, first = found
     between = between_sectors(inside)
     for problem in (inside,) if illegal(case, between, bench) else (inside, between):
-        places, there = _places(program, problem), _tiles_along(program, problem)
-        begin = {index: min(first, count - 1) for index, count in there.items()}
-        tiles = _tiles(program, begin, places)
-        shown = all(count <= there.get(index, 1) - begin.get(index, 0) for index, count in places.items())
-        if not (shown and len(tiles) <= MOST_LISTED):
-            if problem is between:
-                continue
-            return Finding(blind="its windows begin at more places of a sector than the tiles show that are listed")
-        found = _counted(program, case, bench, problem, tiles)
-        if found.fault:
-            return found
+        tiles = listed_tiles(program, problem, first)
+        if tiles is None and problem is between:
+            continue
+        if tiles is None:
+            return Finding(absent="windows that begin at few places of a sector")
+        told = _counted(program, case, bench, problem, tiles)
+        if told.fault:
+            return told
     return RIGHT
-
-
-def _differ(program: Program) -> bool:
-    """Whether tiles have other rounds than their neighbours: of more tiles counts take what is typical."""
-    axes = {a.index for a in program.grid.axes}
-    return any(isinstance(s, n.Repeated) and bool(s.trips.symbols & axes) for s in walk(program.body))
-
-
-def _tiles_along(program: Program, problem: Problem) -> dict[str, int]:
-    """Index of an axis of the grid -> tiles along it."""
-    return {a.index: int(evaluate(a.tiles, problem.dim)) for a in program.grid.axes}
-
-
-def _tiles(program: Program, begin: Mapping[str, int], counts: Mapping[str, int]) -> list[dict[str, int]]:
-    """So many tiles along each axis of the grid, one where nothing is said, from those where they begin."""
-    axes = [a.index for a in program.grid.axes]
-    numbers = [range(begin[index], begin[index] + counts.get(index, 1)) for index in axes]
-    return [dict(zip(axes, at, strict=True)) for at in itertools.product(*numbers)]
-
-
-def _places(program: Program, problem: Problem) -> dict[str, int]:
-    """After how many steps of an index windows begin at the same place of a sector again, of those with several."""
-    known = problem.environment()
-    out: dict[str, int] = {}
-    for s in walk(program.body):
-        copies = [boxes(s, i) for i in s.instructions if isinstance(i, BulkTransfer) and isinstance(s, n.Copy)]
-        for access in (*accesses(s), *copies):
-            if access.tile.memory is GMEM:  # a memory of the machine's own has no sectors
-                for index, step in window(access.tile, tensor_pitches(access.tile), program.indices).steps:
-                    places = SECTOR_BITS // math.gcd(filled(step, known), SECTOR_BITS)
-                    if places > 1:
-                        out[index] = max(out.get(index, 1), places)
-    return out
 
 
 def _counted(
@@ -188,8 +144,8 @@ def meter(case: Case, bench: Workbench) -> Finding:
     How often CTAs read what others tell them hangs on who is how far, so that what is told is left out on both sides.
     """
     program = _filled(case, bench)
-    if shared := _beyond_listing(program):
-        return Finding(blind=shared)
+    if program.grid.scheduler.settled().shares:
+        return Finding(absent=ALONE)
     if program.placed_by_data or _branches(program):
         return Finding(absent="accesses that the program alone decides")
     found = whole_problem(program, case, bench, within=())
@@ -302,13 +258,6 @@ def _filled(case: Case, bench: Workbench) -> Program:
     if case.point is None:
         raise ValueError(f"{case} names no candidate")
     return case.space(bench).program(case.point)
-
-
-def _beyond_listing(program: Program) -> str:
-    """Why the CTAs of a program cannot be listed one by one; "" where they can."""
-    if program.grid.scheduler.settled().shares:
-        return "CTAs that share a tile do not all do the same"
-    return ""
 
 
 def _branches(program: Program) -> bool:

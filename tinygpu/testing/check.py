@@ -226,6 +226,7 @@ def _kernels(bench: Bench, allowance: Allowance, *, thorough: bool) -> Row:
     failures: list[Failure] = []
     spilled: list[str] = []
     errors: list[int] = []
+    unvaried: dict[str, None] = {}
     cases = bench.draw("kernel")
     tried = 0
     for number, case in enumerate(cases, 1):
@@ -239,9 +240,11 @@ def _kernels(bench: Bench, allowance: Allowance, *, thorough: bool) -> Row:
             break  # what one wrong kernel points to is looked for at length; the next may be wrong for the same reason
         if judged.spills:
             spilled.append(str(case))
+        if judged.verification is not None:
+            unvaried |= dict.fromkeys(judged.verification.unvaried)
         if judged.registers:
             errors.append(judged.registers - judged.estimate)
-    notes = []
+    notes = [*unvaried]
     if errors:
         notes.append(
             f"registers: the assembler takes {min(errors):+d} to {max(errors):+d} of the estimate, "

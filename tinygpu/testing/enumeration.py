@@ -150,7 +150,7 @@ def _count_bulk(asked: Asked, s: n.Copy, known: Mapping[str, int], problem: Prob
                 rows = (rows[:, None] + along * operand.strides()[home]).reshape(-1)
     wide = len(line)
     if buffer is not None and buffer.swizzle_bytes is not None:
-        wide = int(buffer.swizzle_bytes) * 8 // operand.dtype.bits
+        wide = int(buffer.swizzle_bytes) * 8 // buffer.element_bits
     by_rows = isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows
     sectors = 0
     for first in range(0, len(line), wide):

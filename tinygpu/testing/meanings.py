@@ -20,8 +20,8 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.emulator import EmulationFault, PtxSyntaxError, UnsupportedInstruction, emulate
-from tinygpu.ptx.runtime.nibbles import packed as packed_bytes
-from tinygpu.ptx.runtime.nibbles import unpacked
+from tinygpu.ptx.runtime.narrow import packed as packed_bytes
+from tinygpu.ptx.runtime.narrow import unpacked
 from tinygpu.testing.bench import Bench
 from tinygpu.testing.case import Case
 from tinygpu.testing.report import Failure, Row
@@ -228,7 +228,7 @@ def _emulated(instruction: Elementwise, inputs: list[NDArray[Any]], packed: bool
     if packed and gives.bits == 4:
         whole = np.zeros(THREADS // 2, dtype=np.uint8)
         emulate(ptx, grid=1, block=THREADS // per, args=[*(i.copy() for i in stored[:-1]), whole])
-        return unpacked(whole).view(gives.numpy)
+        return unpacked(whole, 4).view(gives.numpy)
     emulate(ptx, grid=1, block=THREADS // per, args=[*(i.copy() for i in stored[:-1]), stored[-1]])
     return out
 
@@ -239,7 +239,7 @@ def _unpacked(instruction: Elementwise, values: NDArray[Any]) -> NDArray[Any]:
     per = 32 // takes.bits
     count, out = per * gives.bits // 32, np.zeros(THREADS, dtype=gives.numpy)
     codes = values.view(np.uint8)
-    held = packed_bytes(codes) if takes.bits == 4 else codes
+    held = packed_bytes(codes, 4) if takes.bits == 4 else codes
     results = {f"d{i}": f"%r{10 + i}" for i in range(count)}
     lines = [*_begun(instruction, ["a", "d"]), "mul.wide.u32 %d2, %r6, 4;", "add.s64 %d0, %d0, %d2;"]
     lines += [f"mad.wide.u32 %d1, %r6, {4 * count}, %d1;", "ld.global.b32 %r0, [%d0];"]

@@ -19,6 +19,10 @@ from tinygpu.testing.workbench import Workbench
 # Pointers at the start of a row of banks, and rows in whole sectors.
 ROOMY_ALIGN_BYTES = 256
 SECTOR_BITS = 256
+# Elements, rounds and tiles of a problem together, at most.
+MOST_ELEMS = 1 << 27
+# Rounds at most of a loop along a dim from which others follow: taps of a filter, as many as the problem has or fewer.
+MOST_TAPS = 5
 
 
 def roomy_problem(problem: Problem) -> Problem:
@@ -42,53 +46,62 @@ def between_sectors(problem: Problem) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """A dim is walked in pieces of `extent`; `grid`: by the grid's axes."""
+    """A dim goes in pieces of `extent`; `walked`: by loops or the grid's axes, one piece after the other."""
 
     dim: str
     extent: int
-    grid: bool
+    walked: bool
 
 
 def whole_problem(
     program: Program,
     case: Case,
     bench: Workbench,
-    tiles: int = 2,
+    tiles: Mapping[str, int] | None = None,
     within: Sequence[Mapping[str, int]] | None = None,
+    rounds: Mapping[str, int] | None = None,
 ) -> Problem | None:
-    """The problem with whole tiles only, `tiles` of them along each grid axis, rows and pointers at sector boundaries.
+    """The problem with whole tiles only, so many along each grid axis, rows and pointers at sector boundaries.
 
+    tiles   index of an axis -> tiles along it; two where nothing is said
     within  tiles all of whose windows lie inside the tensors; by default the first and the last
+    rounds  dim -> what divides the rounds of the loops along it
 
     Where the machine refuses as many along all axes, all of one axis are in one tile, or in one cluster. None where
     windows of these reach beyond the tensors all the same, or where the machine refuses these sizes, too.
     """
     alone: list[frozenset[str]] = [frozenset(), *(frozenset({a.index}) for a in program.grid.axes)]
-    tried = (_whole_problem(program, case, bench, tiles, within, one) for one in alone)
+    tried = (_whole_problem(program, case, bench, tiles or {}, within, rounds or {}, one) for one in alone)
     return next((found for found in tried if found is not None), None)
 
 
 def _whole_problem(
-    program: Program, case: Case, bench: Workbench, tiles: int, within: Sequence[Mapping[str, int]] | None,
-    alone: frozenset[str],
+    program: Program, case: Case, bench: Workbench, tiles: Mapping[str, int],
+    within: Sequence[Mapping[str, int]] | None, rounds: Mapping[str, int], alone: frozenset[str],
 ) -> Problem | None:
     """The same with one tile, or one cluster of them, along the axes `alone`."""
     wanted: dict[str, int] = {}
-    least = {str(a.size): int(a.cluster) for a in program.grid.axes if a.index in alone}
+    least = {str(a.size): int(a.cluster) if a.index in alone else tiles.get(a.index, 2) for a in program.grid.axes}
+    walked = set(least)
     for piece in _extents(program):
         wanted[piece.dim] = math.lcm(wanted.get(piece.dim, 1), piece.extent)
-        if piece.grid:
-            least.setdefault(piece.dim, tiles)
-    dims = {}
-    for name in of_their_own(case.machine, program, case.problem.dim):
-        size, step = case.problem.dim[name], wanted.get(name, 1)
-        dims[name] = least.get(name, -(-size // step)) * step
-    roomy = roomy_problem(resize(case.machine, case.problem, dims))
-    if math.prod(dims.values()) > 1 << 27 or illegal(case, roomy, bench):
-        return None
-    if not _inside(program, roomy, within):
-        return None
-    return roomy
+        walked |= {piece.dim} if piece.walked else set()
+    taps = walked & {name for d in case.machine.following_dims() for name in d.reads}
+    own = of_their_own(case.machine, program, case.problem.dim)
+    steps = {name: wanted.get(name, 1) * rounds.get(name, 1) for name in own}
+    sizes = {name: min(case.problem.dim[name], MOST_TAPS if name in taps else MOST_ELEMS) for name in own}
+    for _ in range(2):
+        dims = {name: least.get(name, -(-sizes[name] // step)) * step for name, step in steps.items()}
+        roomy = roomy_problem(resize(case.machine, case.problem, dims))
+        if math.prod(dims[name] for name in walked & dims.keys()) > MOST_ELEMS or illegal(case, roomy, bench):
+            return None
+        beyond = _beyond(program, roomy, within)
+        if not beyond:
+            return roomy
+        if not beyond.keys() <= steps.keys() - least.keys():
+            return None
+        sizes |= beyond  # as a dim that windows reach along, tile after tile, though no axis of the grid is
+    return None
 
 
 def pieces(program: Program) -> list[tuple[str, int]]:
@@ -102,7 +115,7 @@ def _extents(program: Program) -> list[_Extent]:
         if isinstance(s, n.Repeated) and not s.trips.is_number:
             node = s.trips.sympy
             divided = isinstance(node, FloorDiv) and node.args[1].is_Integer
-            out += [_Extent(d, int(node.args[1]) if divided else 1, False) for d in s.trips.symbols]
+            out += [_Extent(d, int(node.args[1]) if divided else 1, True) for d in s.trips.symbols]
         for tile in _windows(s):
             if tile.tensor is not None:
                 for axis, home in enumerate(tile.axes):
@@ -121,16 +134,23 @@ def illegal(case: Case, problem: Problem, bench: Workbench) -> bool:
     return any(v.constraint is None or v.constraint.kind == "legality" for v in space.explain(case.point or {}))
 
 
-def _inside(program: Program, problem: Problem, within: Sequence[Mapping[str, int]] | None) -> bool:
-    """Whether every window of some tiles (of the first and of the last one) lies inside its tensor."""
+def _beyond(program: Program, problem: Problem, within: Sequence[Mapping[str, int]] | None) -> dict[str, int]:
+    """Dims behind which a window of some tiles (of the first and of the last one) ends, with the sizes that hold it;
+    a dim without a name where one begins before the tensor.
+    """
+    out: dict[str, int] = {}
     last = {a.index: int(evaluate(a.tiles, problem.dim)) - 1 for a in program.grid.axes}
     for rounds in ({a.index: 0 for a in program.grid.axes}, last) if within is None else within:
         known = {**problem.environment(), n.PART: 0, **rounds}
         for s, at in executions(program.body, known, value):
             for tile in _windows(s):
+                assert tile.tensor is not None
                 for home, size in enumerate(problem.operand(tile.name).shape):
                     start = value(tile.begins[home], at)
                     reach = sum((int(tile.shape[axis]) - 1) * int(step) for axis, step in tile.along(home))
-                    if start < 0 or start + reach >= size:
-                        return False
-    return True
+                    if start < 0:
+                        return {"": 0}
+                    if start + reach >= size:
+                        dim = tile.tensor.dims[home]
+                        out[dim] = max(out.get(dim, 0), start + reach + 1)
+    return out

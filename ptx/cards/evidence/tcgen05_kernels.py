@@ -90,10 +90,11 @@ class PairFrame:
 
 def described(image: Image, to: str, first: int, code: int = 0, further: int = 0) -> Iterator[str]:
     """The descriptor of an instruction's operand, `further` bytes behind the start; `code` of another swizzle."""
-    word = Tcgen05Mma().descriptor(image.swizzle_bytes, image.rows * image.swizzle_bytes, image.blocks > 1) >> 32
+    across, apart = image.blocks > 1 or image.atom > 16, image.rows * image.swizzle_bytes
+    word = Tcgen05Mma().descriptor(image.swizzle_bytes, apart, across, image.atom) >> 32
     if code:
         word = word & 0x1FFFFFFF | code << 29
-    low = image.rows * image.swizzle_bytes // 16 if image.blocks > 1 else 1
+    low = apart // 16 if across else 1
     yield f"add.u32 %r{first}, %s, {image.at + image.start + further};"
     yield f"shr.u32 %r{first}, %r{first}, 4;"
     yield f"or.b32 %r{first}, %r{first}, {low << 16:#x};"

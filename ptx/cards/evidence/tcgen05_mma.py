@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.dtypes import dtype
+from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import symbol
 from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, FREE, Frame, described, held_of, loaded, waited
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments, right_factor, right_operand
@@ -62,6 +62,7 @@ def specimen(
     free: str = FREE,
     of: type[Tcgen05Mma] = Tcgen05Mma,
     ld: Tcgen05Ld | None = None,
+    dense: bool = False,
 ) -> Specimen:
     """A warpgroup lays out two operands, one thread has them multiplied, and each thread reads its row of the sums.
 
@@ -73,12 +74,14 @@ def specimen(
     begins      whether something was added up before the first instruction
     overwrites  what stands behind the commit
     of, ld      the instructions that multiply and load
+    dense       elements narrower than a byte are meant as if they lay one behind the other
     """
     wide = dtype(kinds[0]), dtype(kinds[1])
     ld = Tcgen05Ld() if ld is None else ld
     sums = of().accumulator(*wide).name
     a = Image("a", kinds[0], of.rows, 32 if transposed else swizzle, 0)
-    b = right_operand(kinds[1], n, swizzle, a.size, transposed, columns)
+    atom = of().atom(wide[1], transposed)
+    b = right_operand(kinds[1], n, swizzle, a.size, transposed, columns, atom)
     each = n // ld.windows
     d = [f"%r{i}" for i in range(each)]
     frame = Frame(a.size + b.size, max(32, 1 << (n - 1).bit_length()), n, free=free)
@@ -96,6 +99,8 @@ def specimen(
     lines += [*fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
 
     def meaning(x: Any, y: Any) -> Any:
+        if dense:
+            x, y = (unpadded(v, wide[i]) for i, v in enumerate((x, y)))
         product = a.matrix(x).astype(np.float64) @ right_factor(b, y, n, transposed, columns)
         return held_of(ld, product, of(n).path(n))
 
@@ -105,11 +110,21 @@ def specimen(
     return Specimen(title, body, fields, meaning, 100, (8, 6), 128, size, (), 1024, 1, True)
 
 
+def unpadded(x: Any, kind: DType) -> Any:
+    """Rows of 32 bytes in which 32 elements lie one behind the other, as if they had been padded."""
+    size = 16 * kind.bits // 8
+    rows = np.zeros((np.size(x) // K_BYTES, 2, 16), np.uint8)
+    rows[:, :, :size] = np.reshape(x, (-1, K_BYTES))[:, : 2 * size].reshape(-1, 2, size)
+    return rows.reshape(np.shape(x))
+
+
 def _table() -> tuple[tuple[str, str], ...]:
     rows = []
     for kind in KINDS:
-        bits = dtype(next(iter(kind.codes))).bits
-        majors = "k, m or n" if bits <= 16 else "k"
+        bits = kind.bits
+        majors = "k, m or n"
+        if any(dtype(name).bits < 8 for name in kind.codes):
+            majors = "k; of 8 bits also m or n"
         columns = f"16 to {MOST_COLUMNS}, in steps of 16"
         on = ", ".join(f"sm_{cc}" for cc in kind.targets)
         rows.append((f"`kind::{kind.name}`", ", ".join(kind.codes), kind.accumulator, 256 // bits, columns, majors, on))
@@ -120,10 +135,10 @@ def _table() -> tuple[tuple[str, str], ...]:
 def cards() -> Iterator[Card]:
     """The card of tcgen05.mma."""
     instruction = Tcgen05Mma(symbol("n"))
-    f16, s8, tf32 = dtype("f16"), dtype("s8"), dtype("tf32")
+    f16, s8, narrow = dtype("f16"), dtype("s8"), dtype("e2m1")
     target = instruction.target_rule()
     (floats,), (having, integers) = (instruction.type_rules(kind, kind) for kind in (f16, s8))
-    operands = instruction.operand_rules(swizzled_operand(tf32, "a"), swizzled_operand(tf32, "b"))
+    operands = instruction.operand_rules(*(swizzled_operand(narrow, name, padded=True) for name in "ab"))
     step_a, step_b, major, widths = operands
     label = instruction.label
     exists = Guarantee(f"{label} types", "operand types are one of the table's pairs", "assembler")
@@ -136,16 +151,28 @@ def cards() -> Iterator[Card]:
     waits = Guarantee(f"{label} completion", "a commit is waited for before the sums are read", "emulator")
     kept = Guarantee(f"{label} slot", "the operands stay as they are until the commit has arrived", "emulator")
     fence = Guarantee(f"{label} fence", "tcgen05.fence::after_thread_sync stands behind the wait", "emulator")
+    padded = Guarantee(
+        f"{label} padding", "each 16 elements of 4 or 6 bits have 16 bytes, of which they fill the first", "emulator"
+    )
+    pairs = Guarantee(
+        f"{label} atoms", "elements of 32 bits across k lie under a swizzle of 128 bytes that leaves 32 together",
+        "emulator",
+    )  # fmt: skip
     freed = Guarantee(f"{label} columns", "columns that were allocated are freed before the CTA ends", "emulator")
     good = specimen("tcgen05.mma: 128 x 16 of f16")
     integer = specimen("tcgen05.mma: 128 x 32 of s8", 32, ("s8", "s8"))
     two = "tcgen05.mma: two instructions along k, {} bytes apart"
     rows = "tcgen05.mma: columns {} to {} of 96, in rows along n"
     wide, long = (specimen(rows.format(n, 2 * n - 1), n, swizzle=64, transposed=True, columns=96) for n in (32, 48))
-    single = specimen("tcgen05.mma: 128 x 16 of tf32", 16, ("tf32", "tf32"))
-    across = specimen("tcgen05.mma: tf32, b as if contiguous along n", 16, ("tf32", "tf32"))
-    word = f"{Tcgen05Mma(16).instruction_descriptor(tf32, tf32, (False, False)):#010x}"
-    turned = f"{Tcgen05Mma(16).instruction_descriptor(tf32, tf32, (False, True)):#010x}"
+    fours = ("e2m1", "e2m1")
+    mixed = specimen("tcgen05.mma: 128 x 16 of e2m1", 16, fours)
+    word = f"{Tcgen05Mma(16).instruction_descriptor(narrow, narrow, (False, False)):#010x}"
+    turned = f"{Tcgen05Mma(16).instruction_descriptor(narrow, narrow, (False, True)):#010x}"
+    turn = specimen("tcgen05.mma: e2m1, b as if contiguous along n", 16, fours).respelled(word, turned)
+    single = specimen("tcgen05.mma: 128 x 32 of tf32, b contiguous along n", 32, ("tf32", "tf32"), 128, transposed=True)
+    chunks = specimen(
+        "tcgen05.mma: tf32, b as if 16 bytes stayed together", 32, ("tf32", "tf32"), 128, transposed=True
+    ).respelled("0x20004020", "0x40004040")
     adding = "setp.eq.u32 %p3, 0, 0;"
     elsewhere = good.respelled("kind::f16 [%r16]", "kind::f16 [%r16+2097152]")
     early = specimen("tcgen05.mma: a overwritten at once", overwrites="st.shared.b32 [%s], %t;")
@@ -169,7 +196,12 @@ def cards() -> Iterator[Card]:
             specimen(two.format("of b 16"), swizzle=64, steps=(32, 16)), WRONG_VALUES,
         ),
         Twin(widths.name, "emulator", wide, long, "bytes along N from byte"),
-        Twin(major.name, "emulator", single, across.respelled(word, turned), "N-major with 32-bit elements"),
+        Twin(major.name, "emulator", mixed, turn, "B is N-major, but e2m1 operands are K-major"),
+        Twin(
+            padded.name, "emulator", mixed,
+            specimen("tcgen05.mma: e2m1 one behind the other", 16, fours, dense=True), WRONG_VALUES,
+        ),
+        Twin(pairs.name, "emulator", single, chunks, "N-major with 32-bit elements"),
         Twin(lanes.name, "emulator", good, elsewhere, "at lane 32"),
         Twin(
             begins.name, "emulator", good, specimen("tcgen05.mma: adds at once", begins=adding),
@@ -197,7 +229,7 @@ def cards() -> Iterator[Card]:
             ("c (128 x n)", "TMEM", "row r in lane r, a column of 32 bits for each of n", "f32 or s32"),
         ),
         rules=(target, floats, having, integers, *operands),
-        guarantees=(exists, lanes, begins, layout, proxy, waits, kept, fence, freed),
+        guarantees=(exists, lanes, begins, layout, padded, pairs, proxy, waits, kept, fence, freed),
         meaning="c += a.astype(accumulator) @ b.astype(accumulator)",
         cost="2 m n k operations of the tensor cores (`tensor_flops`), and the operands' bytes from SMEM",
         example=good,

@@ -105,12 +105,12 @@ def specimen(
 def cards() -> Iterator[Card]:
     """The card of tcgen05.mma with a in tensor memory."""
     instruction = Tcgen05MmaCells(symbol("n"))
-    f16, s8, tf32 = dtype("f16"), dtype("s8"), dtype("tf32")
+    f16, s8, bytes_of, narrow = dtype("f16"), dtype("s8"), dtype("e4m3"), dtype("e2m1")
     target = instruction.target_rule()
     (floats,), (having, integers) = (instruction.type_rules(kind, kind) for kind in (f16, s8))
     extents = (symbol("rows"), symbol("columns"))
-    cells = Tile("a", TMEM, f16, extents, (expr(0), expr(0)))
-    step_a, step_b, major, widths = instruction.operand_rules(cells, swizzled_operand(tf32, "b"))
+    cells = Tile("a", TMEM, bytes_of, extents, (expr(0), expr(0)))
+    step_a, step_b, major, widths = instruction.operand_rules(cells, swizzled_operand(narrow, "b", padded=True))
     label = instruction.label
     exists = Guarantee(f"{label} types", "operand types are one of tcgen05.mma's pairs", "assembler")
     lanes = Guarantee(f"{label} lanes", "a begins at lane 0 as the accumulator does, row r in lane r", "emulator")
@@ -123,9 +123,9 @@ def cards() -> Iterator[Card]:
     two = "tcgen05.mma: two instructions along k, a in tensor memory, {}"
     rows = "tcgen05.mma: a in tensor memory, columns {} to {} of 96, in rows along n"
     wide, long = (specimen(rows.format(n, 2 * n - 1), n, swizzle=64, transposed=True, columns=96) for n in (32, 48))
-    single = specimen("tcgen05.mma: 128 x 16 of tf32, a in tensor memory", 16, ("tf32", "tf32"))
+    single = specimen("tcgen05.mma: 128 x 16 of e4m3 in tensor memory by e2m1", 16, ("e4m3", "e2m1"))
     word_of = Tcgen05MmaCells(16).instruction_descriptor
-    word, turned = (f"{word_of(tf32, tf32, (False, across)):#010x}" for across in (False, True))
+    word, turned = (f"{word_of(bytes_of, narrow, (False, across)):#010x}" for across in (False, True))
     twins = (
         Twin(target.name, "assembler", good, replace(good, target=90), "tcgen05"),
         Twin(
@@ -150,8 +150,8 @@ def cards() -> Iterator[Card]:
         Twin(widths.name, "emulator", wide, long, "bytes along N from byte"),
         Twin(
             major.name, "emulator", single,
-            replace(single.respelled(word, turned), title="tcgen05.mma: tf32, b as if contiguous along n"),
-            "N-major with 32-bit elements",
+            replace(single.respelled(word, turned), title="tcgen05.mma: e2m1, b as if contiguous along n"),
+            "B is N-major, but e2m1 operands are K-major",
         ),
         Twin(exists.name, "assembler", good, good.respelled("kind::f16", "kind::f32"), "kind::f32"),
         Twin(lanes.name, "emulator", good, specimen("tcgen05.mma: a from lane 32 on", lane=32), "lane 32"),

@@ -106,20 +106,19 @@ def specimen(
 def _table() -> tuple[tuple[str, str], ...]:
     rows = []
     for kind in KINDS:
-        element = dtype(next(iter(kind.codes)))
         step = Tcgen05MmaPair().step(kind)
         columns = f"{step} to {MOST_COLUMNS}, in steps of {step}"
-        rows.append((f"`kind::{kind.name}`", ", ".join(kind.codes), kind.accumulator, 256 // element.bits, columns))
+        rows.append((f"`kind::{kind.name}`", ", ".join(kind.codes), kind.accumulator, 256 // kind.bits, columns))
     return (("Kinds", markdown_table(("kind", "a and b", "accumulator", "K", "columns N"), rows)),)
 
 
 def cards() -> Iterator[Card]:
     """The card of tcgen05.mma by pairs."""
     instruction = Tcgen05MmaPair(symbol("n"))
-    f16, s8, tf32 = dtype("f16"), dtype("s8"), dtype("tf32")
+    f16, s8 = dtype("f16"), dtype("s8")
     target = instruction.target_rule()
     (floats,), (_, integers) = (instruction.type_rules(kind, kind) for kind in (f16, s8))
-    operands = instruction.operand_rules(swizzled_operand(tf32, "a"), swizzled_operand(tf32, "b"))
+    operands = instruction.operand_rules(swizzled_operand(f16, "a"), swizzled_operand(f16, "b"))
     step_a, step_b = (rule for rule in operands if " step of " in rule.name)
     label = instruction.label
     exists = Guarantee(f"{label} types", "operand types are one of the table's pairs", "assembler")

@@ -14,6 +14,7 @@ from tinygpu.expressions import symbol
 from tinygpu.ptx.cards.evidence.tcgen05_cp import CHUNK, COMMIT, PROXY
 from tinygpu.ptx.cards.evidence.tcgen05_cp import described as described_chunk
 from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, Frame, described, waited
+from tinygpu.ptx.cards.evidence.tcgen05_mma import unpadded
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
@@ -25,6 +26,7 @@ from tinygpu.ptx.cards.specimen import (
     Twin,
     Variant,
     exists_on,
+    markdown_table,
     swizzled_operand,
 )
 from tinygpu.ptx.isa.shared_operands import K_BYTES
@@ -60,6 +62,7 @@ def specimen(
     steps: tuple[int, int] = (K_BYTES, K_BYTES),
     copied: int = 2,
     code: int = 0,
+    dense: bool = False,
 ) -> Specimen:
     """A warpgroup lays out two operands and chunks of scales, one thread has these copied and those multiplied.
 
@@ -70,6 +73,7 @@ def specimen(
     steps    bytes from one instruction's a and b to the next one's along k
     copied   how many of the two chunks are
     code     of the type of scales, exchanged
+    dense    elements narrower than a byte are meant as if they lay one behind the other
     """
     wide = dtype(kinds[0]), dtype(kinds[1])
     a, b = Image("a", kinds[0], 128, swizzle, 0), Image("b", kinds[1], N, swizzle, 128 * swizzle)
@@ -106,12 +110,23 @@ def specimen(
         return np.repeat(2.0 ** ((four & 3 | 0x7C) - 127.0), 32, axis=1)
 
     def meaning(x: Any, y: Any, sx: Any, sy: Any) -> Any:
+        if dense:
+            x, y = (unpadded(v, kind) if kind.bits < 8 else v for v, kind in ((x, wide[0]), (y, wide[1])))
         left, right = (image.matrix(v).astype(np.float64) for image, v in ((a, x), (b, y)))
         return (left * numbers(sx, 128)) @ (right * numbers(sy, N)).T
 
     fields = (a.field, b.field, Field("sa", "u8", 4), Field("sb", "u8", 4), Field("out", "f32", N, "out"))
     body = "\n".join(line for line in lines if line)
     return Specimen(title, body, fields, meaning, 100, (8, 8), 128, frame.at + 16, (), 1024, 1, True)
+
+
+def _table() -> tuple[tuple[str, str], ...]:
+    rows = [
+        (f"`kind::{form.kind.name}`", form.block, ", ".join(form.kind.codes), 256 // form.kind.bits, form.held)
+        for form in FORMS
+    ]
+    title = "Kinds, of which operands of several have the first; beside 8-bit types, narrower ones are padded"
+    return ((title, markdown_table(("kind", "a scale for", "a and b", "K", "scales held as"), rows)),)
 
 
 def cards() -> Iterator[Card]:
@@ -127,6 +142,10 @@ def cards() -> Iterator[Card]:
     exists = Guarantee(f"{label} types", "operand types are those of a kind with scales of this block", "assembler")
     there = Guarantee(f"{label} scales", "the scales of a and b are in the columns that are named", "emulator")
     which = Guarantee(f"{label} first", "the descriptor names the first of four scales in a cell", "emulator")
+    padding = Guarantee(
+        f"{label} padding", "beside 8-bit elements, each 16 of 4 or 6 bits have 16 bytes, of which they fill the first",
+        "emulator",
+    )  # fmt: skip
     form = Guarantee(f"{label} form", "the descriptor names the type of the scales", "emulator")
     good, two = specimen("tcgen05.mma: 128 x 32 of mxfp8"), "tcgen05.mma: two blocks of mxfp8, {}"
     twins = (
@@ -148,21 +167,26 @@ def cards() -> Iterator[Card]:
         Twin(there.name, "emulator", good, specimen("tcgen05.mma: no scales of b", copied=1), "never initialised"),
         Twin(which.name, "emulator", good, specimen("tcgen05.mma: the second of four scales", first=1), WRONG_VALUES),
         Twin(form.name, "emulator", good, specimen("tcgen05.mma: scales that are ue4m3", code=1), "scale"),
+        Twin(
+            padding.name, "emulator", specimen("tcgen05.mma: mx, e4m3 by e3m2", ("e4m3", "e3m2")),
+            specimen("tcgen05.mma: mx, e3m2 one behind the other", ("e4m3", "e3m2"), dense=True), WRONG_VALUES,
+        ),
     )  # fmt: skip
     yield Card(
         name=label,
         instruction=instruction,
         operands=(
-            ("a (128 x k)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes; k is 32 bytes", "e4m3, e5m2; e2m1"),
-            ("b (k x n)", "SMEM", "the same", "e4m3, e5m2; e2m1"),
+            ("a (128 x k)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes; k is 32 bytes", "see the table"),
+            ("b (k x n)", "SMEM", "the same", "of the same kind"),
             ("scales of a, of b", "TMEM", "row r of a chunk in lane r % 32 of every warp, column r / 32", "u8; e4m3"),
             ("c (128 x n)", "TMEM", "row r in lane r, a column of 32 bits for each of n", "f32"),
         ),
         rules=(target, columns, step_a, step_b, chunks),
-        guarantees=(exists, there, which, form),
+        guarantees=(exists, there, which, form, padding),
         meaning="c += (a * scales of a) @ (b * scales of b)",
         cost="2 m n k operations of the tensor cores (`tensor_flops`), and the operands' bytes from SMEM",
         example=good,
         twins=twins,
         variants=variants,
+        pictures=_table,
     )

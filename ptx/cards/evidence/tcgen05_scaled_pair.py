@@ -205,8 +205,8 @@ def _of_products(good: Specimen) -> Card:
         name=label,
         instruction=instruction,
         operands=(
-            ("a (128 x k of each CTA)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes", "e4m3, e5m2; e2m1"),
-            ("b (k x n / 2 of each)", "SMEM", "the same; the first CTA has the left columns", "e4m3, e5m2; e2m1"),
+            ("a (128 x k of each CTA)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes", "as of one CTA"),
+            ("b (k x n / 2 of each)", "SMEM", "the same; the first CTA has the left columns", "as a"),
             ("scales of a, 128 rows of each CTA", "TMEM", "row r of a chunk in lane r % 32, column r / 32", "u8; e4m3"),
             ("scales of b, n columns in each CTA", "TMEM", "the same", "u8; e4m3"),
             ("c (128 x n of each)", "TMEM", "row r in lane r, a column of 32 bits for each of n", "f32"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
 from tinygpu.language.instruction.bulk import MOST_AXES
-from tinygpu.ptx.cards.evidence.tma_kernels import load, load_again, multicast, store, store_again
+from tinygpu.ptx.cards.evidence.tma_kernels import load, load_again, multicast, padded, store, store_again
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
@@ -107,10 +108,22 @@ def cards() -> Iterator[Card]:
     yield _store_card()
 
 
+def _padded_rules(instruction: TmaLoad) -> tuple[Constraint, Constraint, Constraint]:
+    """What it asks beside, of elements of 4 bits that it pads: of the swizzle, of rows, of where windows begin."""
+    kind = dtype("e2m1")
+    window, stage = gmem_operand(kind), swizzled_operand(kind, padded=True)
+    if window.tensor is None:
+        raise ValueError("a window of no tensor")
+    swizzle = next(rule for rule in instruction.legality(window, stage) if "swizzle" in rule.name)
+    rows, begins = instruction.narrow_rules(window.tensor, symbol("n"), (symbol("first"),), padded=True)
+    return swizzle, rows, begins
+
+
 def _load_card() -> Card:
     instruction = TmaLoad()
     window, stage = gmem_operand(dtype("f16")), swizzled_operand(dtype("f16"))
     axes, strides, box = instruction.legality(window, stage)
+    narrow, rows, begins = _padded_rules(instruction)
     (parts,) = instruction.multicast_rules(window, stage, symbol("cluster"))
     placement = _placement()
     label = instruction.label
@@ -125,6 +138,11 @@ def _load_card() -> Card:
         f"{label} mbarrier", "who waits knows by a barrier that the mbarrier has been initialised", "emulator"
     )
     slot = Guarantee(f"{label} slot", "a box is brought when all who read the one before have said so", "emulator")
+    gap = Guarantee(
+        f"{label} padding", "of the 16 bytes for each 16 elements, those that these do not fill are left as they were",
+        "emulator",
+    )  # fmt: skip
+    fours = padded("TMA: eight rows of e2m1")
     good = load("TMA: rows 8 to 71 of 64; the last eight are zero")
     both = "TMA: each of two CTAs brings {} of {} rows to both"
     twins = (
@@ -136,6 +154,33 @@ def _load_card() -> Card:
             good,
             load("TMA: rows of 36 bytes", pitch_bytes=36),
             "a stride must be a multiple of 16 bytes for a tensor map",
+        ),
+        Twin(
+            strides.name,
+            "launch",
+            padded("TMA: rows of e2m1 96 bytes apart", pitch_bytes=96),
+            padded("TMA: rows of e2m1 80 bytes apart", pitch_bytes=80),
+            "a stride must be a multiple of 32 bytes for elements of type",
+        ),
+        Twin(
+            narrow.name, "launch", fours, padded("TMA: e2m1 under 64 bytes", swizzle_bytes=64),
+            "allow swizzle none, 128B, 128B_ATOM_32B and 128B_ATOM_64B, not 64B",
+        ),
+        Twin(
+            rows.name, "launch", fours, padded("TMA: rows of 192 e2m1", elements=192),
+            "dims[0] is 192, but it must be a multiple of 128",
+        ),
+        Twin(
+            begins.name, "emulator", padded("TMA: e2m1 from column 128 on", elements=256, column=128),
+            padded("TMA: e2m1 from column 64 on", elements=256, column=64),
+            "coordinate 0 is 64, but for elements of type 16u4_align16b it must be a multiple of 128",
+        ),
+        Twin(
+            gap.name, "emulator", fours, padded("TMA: the last 8 of 16 bytes", read="v4.b32 {%r2, %r3, %r0, %r1}"),
+            "never initialised",
+        ),
+        Twin(
+            size.name, "emulator", fours, padded("TMA: padding counted as well", size_bytes=1024), "deadlock",
         ),
         Twin(
             box.name,
@@ -187,10 +232,10 @@ def _load_card() -> Card:
         instruction=instruction,
         operands=(
             ("source", "GMEM", "a window of a tensor of 1 to 5 axes, described by a tensor map", "any"),
-            ("target", "SMEM", "the same, its rows cut to a swizzle of 32, 64 or 128 bytes", "the same"),
+            ("target", "SMEM", "the same, its rows cut to a swizzle of 32, 64 or 128 bytes", "the same, or padded"),
         ),
-        rules=(instruction.target_rule(), axes, strides, box, parts),
-        guarantees=(placement, arrival, size, once, made, slot),
+        rules=(instruction.target_rule(), axes, strides, box, parts, narrow, rows, begins),
+        guarantees=(placement, arrival, size, once, made, slot, gap),
         meaning="smem[j] = where(exists, gmem[i + j], 0) for j in box",
         cost="bytes of GMEM; one instruction of one thread per box, no registers, no conflicts in SMEM",
         example=good,

@@ -89,6 +89,48 @@ def load(
     return Specimen(title, body, _FIELDS, lambda x: _moved(x, 8), 90, (8, 0), _ROWS, _SMEM_BYTES, maps, 1024)
 
 
+def padded(
+    title: str,
+    *,
+    elements: int = 128,
+    pitch_bytes: int = 0,
+    swizzle_bytes: int = 128,
+    column: int = 0,
+    size_bytes: int = 512,
+    read: str = "v2.b32 {%r0, %r1}",
+) -> Specimen:
+    """Thread 0 loads eight rows of 128 elements of 4 bits, and every thread reads the 16 of a place of 16 bytes.
+
+    elements  of a row of the tensor
+    column    at which the box begins
+    read      what a thread reads of its 16 bytes
+    """
+    lines = (
+        *_INIT,
+        "bar.sync 0;",
+        "@%p0 bra $issued;",
+        f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {_BARRIER}, {size_bytes};",
+        f"{TmaLoad().text(2, False)} [%s], [%x_map, {{{column}, 0}}], {_BARRIER};",
+        "$issued:",
+        *_wait(0),
+        "shl.b32 %r8, %t, 4;",
+        "shr.u32 %r9, %r8, 3;",
+        "and.b32 %r9, %r9, 112;",
+        "xor.b32 %r8, %r8, %r9;",
+        "add.u32 %r8, %r8, %s;",
+        f"ld.shared.{read}, [%r8];",
+        "st.global.v2.b32 [%out], {%r0, %r1};",
+    )
+    fields = (Field("x", "u8", 16), Field("out", "u8", 8, "out"))
+    maps = (FieldMap("x", (elements, 8), (128, 8), swizzle_bytes, pitch_bytes, "e2m1"),)
+
+    def meaning(x: Any) -> Any:
+        pitch = pitch_bytes or elements // 2
+        return x.reshape(-1)[: 8 * pitch].reshape(8, pitch)[:, column // 2 :][:, :64].reshape(_ROWS, 8)
+
+    return Specimen(title, "\n".join(lines), fields, meaning, 100, (8, 6), _ROWS, _SMEM_BYTES, maps, 1024)
+
+
 def load_again(title: str, ready: str) -> Specimen:
     """The same, and the box is brought once more when it has been read."""
     again = (

@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.dtypes import dtype
+from tinygpu.dtypes import DType, dtype
 from tinygpu.ptx.cards.specimen import Field, Guarantee, Specimen, Twin
+from tinygpu.ptx.runtime.narrow import unpacked
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
     """An operand in shared memory as a specimen has it: `rows` as wide as the swizzle, `blocks` times.
 
+    kind   element type; narrower than a byte, the field is of bytes, and each 16 elements begin 16 of them
     at     bytes from the start of shared memory
     start  bytes from there to what the instruction reads first
+    atom   bytes that the swizzle leaves together
     """
 
     name: str
@@ -28,9 +31,10 @@ class Image:
     at: int
     blocks: int = 1
     start: int = 0
+    atom: int = 16
 
     def __post_init__(self) -> None:
-        if self.size % (128 * dtype(self.kind).bytes):
+        if self.size % (128 * self._held.bytes):
             raise ValueError(
                 f"{self.size} bytes of {self.name} are not whole elements of {self.kind} for each of 128 threads"
             )
@@ -40,8 +44,12 @@ class Image:
         return self.rows * self.swizzle_bytes * self.blocks
 
     @property
+    def _held(self) -> DType:
+        return dtype(self.kind if dtype(self.kind).bits >= 8 else "u8")
+
+    @property
     def field(self) -> Field:
-        return Field(self.name, self.kind, self.size // 128 // dtype(self.kind).bytes)
+        return Field(self.name, self._held.name, self.size // 128 // self._held.bytes)
 
     def written(self, first: int) -> Iterator[str]:
         """Every thread writes its part, with registers from `first` on."""
@@ -53,8 +61,8 @@ class Image:
         kind, registers = move.split(" ", 1)
         for offset in range(0, part, piece):
             yield f"mad.lo.u32 {at}, %t, {part}, {offset};" if offset else f"mul.lo.u32 {at}, %t, {part};"
-            yield f"shr.u32 {bits}, {at}, 3;"
-            yield f"and.b32 {bits}, {bits}, {self.swizzle_bytes - 16};"
+            yield f"shr.u32 {bits}, {at}, {3 if self.atom == 16 else 2};"
+            yield f"and.b32 {bits}, {bits}, {self.swizzle_bytes - self.atom};"
             yield f"xor.b32 {at}, {at}, {bits};"
             yield f"add.u32 {at}, {at}, %s;"
             yield f"ld.global.{kind} {registers}, [%{self.name}{near(offset)}];"
@@ -74,6 +82,10 @@ class Image:
 
     def matrix(self, x: Any) -> Any:
         """(rows, elements of a row) from the field's array."""
+        kind = dtype(self.kind)
+        if kind.bits < 8:
+            chunks = np.ascontiguousarray(x).reshape(-1, 16)[:, : 16 * kind.bits // 8]
+            x = np.stack([unpacked(chunk, kind.bits) for chunk in chunks]).view(kind.numpy)
         return np.asarray(x).reshape(self.blocks, self.rows, -1).transpose(1, 0, 2).reshape(self.rows, -1)
 
 
@@ -90,10 +102,15 @@ def sum_held_by(thread: int, value: int) -> tuple[int, int]:
     return 16 * warp + group + 8 * (value // 2 % 2), 8 * (value // 4) + 2 * place + value % 2
 
 
-def right_operand(kind: str, n: int, swizzle: int, at: int, transposed: bool, columns: int) -> Image:
-    """b in shared memory: n rows along k; or 16 rows of `columns` along n, of which the second n are read."""
+def right_operand(kind: str, n: int, swizzle: int, at: int, transposed: bool, columns: int, atom: int = 16) -> Image:
+    """b in shared memory: n rows along k; or 16 rows of `columns` along n, of which the second n are read.
+
+    atom  bytes that the swizzle leaves together: of 32, elements are those of which 8 rows are an instruction's
+    """
     if not transposed:
         return Image("b", kind, n, swizzle, at)
+    if atom > 16:
+        return Image("b", kind, 8, swizzle, at, n * dtype(kind).bytes // swizzle, atom=atom)
     element, width = dtype(kind).bytes, n * dtype(kind).bytes
     start = width // swizzle * 16 * swizzle + width % swizzle if columns > n else 0
     return Image("b", kind, 16, swizzle, at, columns * element // swizzle, start)

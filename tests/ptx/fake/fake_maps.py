@@ -16,8 +16,10 @@ _TYPES = {
     real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_INT32: "s32",
     real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT32: "u32",
     real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT8: "u8",
+    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B: "16u4_align16b",
+    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B: "16u6_align16b",
 }
-_SWIZZLES = {0: "none", 1: "32B", 2: "64B", 3: "128B"}
+_SWIZZLES = {0: "none", 1: "32B", 2: "64B", 3: "128B", 4: "128B_ATOM_32B"}
 
 
 def described_map(type_: Any, address: Any, dims: Any, strides: Any, box: Any, swizzle: Any) -> dict[str, Any]:

@@ -130,6 +130,57 @@ def test_a_statement_that_is_wrong_is_named_whoever_took_its_tile() -> None:
     assert {parting.statement.headline(frozenset()) for parting in wrong.partings} == {"%v3 = add %v2, %v2"}
 
 
+PROBED = {
+    "one CTA after another": (Handed, (37, 140), {}),
+    "clusters": (Handed, (37, 140), {"down": 2, "across": 2, "raster": 2, "stages": 3}),
+    "one role of four warps": (Alone, (37, 140), {"warps": 4, "down": 2}),
+    "slices": (Shared, (21, 300), {"parts": 3}),
+}
+PRODUCTS = {
+    "one CTA": {"m": 600, "ctas": "one", "bm": 128, "store": "direct", "cluster_m": 1},
+    "clusters": {"m": 600, "ctas": "one", "bm": 128, "store": "staged", "cluster_m": 2},
+    "pairs": {"m": 600, "ctas": "pairs", "bm": 128, "store": "staged", "cluster_m": 2},
+    "pairs of 64 rows": {"m": 600, "ctas": "pairs", "bm": 64, "store": "direct", "cluster_m": 2},
+    "slices": {"m": 200, "ctas": "one", "bm": 64, "store": "direct", "cluster_m": 1, "split_k": 2},
+}
+
+
+def followed(kernel: Kernel, problem: Any, program: Any, machine: type[Machine]) -> None:
+    """The program beside its probed kernel; every tile that it works on was recorded."""
+    trial = draw(machine, problem, "integers", 0)
+    probed = with_probes(program, solve_buffers(program, SolverCache()).swizzles, kernel, trial)
+    steps = follow(probed, machine, trial)
+    assert ([str(parting) for parting in steps.partings], steps.fault) == ([], "")
+    indices = {spot.number: spot.indices for spot in probed.spots.values()}
+    axes = [axis.index for axis in program.grid.axes]
+    tiles = {tuple(at[indices[number].index(axis)] for axis in axes) for number, at in steps.found}
+    assert len(tiles) == kernel.grid(problem)[0] // kernel.scheduler.launch_rule.slices
+
+
+@pytest.mark.parametrize(("machine", "sizes", "of"), PROBED.values(), ids=PROBED)
+def test_probed_kernels_agree_with_their_programs_whoever_takes_a_tile(
+    machine: type[Machine], sizes: tuple[int, int], of: dict[str, int]
+) -> None:
+    point = (WORDS if machine is Handed else {}) | of
+    kernel, problem, program, _ = made(machine, *sizes, **point)
+    followed(kernel, problem, program, machine)
+
+
+@pytest.mark.parametrize("of", PRODUCTS.values(), ids=PRODUCTS)
+@pytest.mark.end_to_end
+def test_probed_products_agree_with_their_programs_whoever_takes_a_tile(of: dict[str, Any]) -> None:
+    machine, rest = MatmulBlackwell, dict(of)
+    problem = machine.problem(m=rest.pop("m"), n=64, k=192)
+    few = replace(device("b200").figure("sm_count"), value=2)
+    space = build_space(machine, problem, device("b200").with_figures({"sm_count": few}))
+    asked = {"launch_control": 1, "split_k": 1, "bn": 64, "bk": 64, "stages": 2, "tiles": 2, "cluster_n": 1}
+    (point,) = space.space.restrict(asked | rest).sample(1, np.random.default_rng(0))
+    program = space.program(point)
+    kernel = build(program, problem, point, SolverCache()).kernel
+    assert kernel.scheduler.takes_over
+    followed(kernel, problem, program, machine)
+
+
 # ---- what is broken -------------------------------------------------------------------------------------------------
 
 ARRIVE = r"@%p\d+ mbarrier\.arrive\.release\.cluster\.shared::cluster\.b64 _, \[%r\d+\];"

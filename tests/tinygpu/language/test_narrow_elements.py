@@ -28,7 +28,7 @@ from tinygpu.ptx.runtime.context import open_context
 from tinygpu.ptx.runtime.elements import ELEMENTS
 from tinygpu.ptx.runtime.errors import WrongArray
 from tinygpu.ptx.runtime.loaded import load_kernel
-from tinygpu.ptx.runtime.nibbles import packed
+from tinygpu.ptx.runtime.narrow import packed
 from tinygpu.ptx.verification.operands import POISON, host_tensor
 from tinygpu.testing.meanings import meaning_fault
 
@@ -343,7 +343,7 @@ def test_arrays_of_a_gpu_hold_two_elements_in_each_byte(by_column: bool) -> None
     codes = np.random.default_rng(1).integers(0, 16, (16, 32)).astype(np.uint8)
     values = np.vectorize(lambda code: decoded("s4", int(code)))(codes)
     flat = codes.T if by_column else codes
-    stored = packed(flat).reshape(flat.shape[0], -1)
+    stored = packed(flat, 4).reshape(flat.shape[0], -1)
     x = stored.T if by_column else stored
     wide = machine("s4", "f16", "f16", 1, by_column)
     kernel = tg.compile(wide, x, point={"warps": 1}, context=lambda: context)

@@ -91,6 +91,13 @@ def test_functions_are_made_of_others_where_nothing_means_them() -> None:
     assert listing(machine(lambda self, p, x: reciprocal(x), rcp=isa.Rcp("f32"), div=div)) == ["%v2 = rcp %v1"]
 
 
+def test_a_number_that_is_written_as_a_float_is_no_integer() -> None:
+    both = {"every": ALL, "whole": isa.arithmetic("s32")}
+    assert "selp.f32" in listing(machine(lambda self, p, x: where(x > 0.0, 1.0, 0.0), **both))[-1]
+    with pytest.raises(DeclarationError, match=r"may be selp\.f32 and selp\.s32, which both mean it"):
+        machine(lambda self, p, x: where(x > 0.0, 1, 0), **both)
+
+
 def test_a_product_becomes_part_of_a_sum_only_where_the_machine_says_so() -> None:
     def total(self: Any, p: Any, x: Any) -> Any:
         return x * 3 + 1

@@ -99,7 +99,7 @@ def test_the_kernel_touches_the_bytes_that_the_layouts_of_its_buffers_say(
         case = Case(machine, problem, space.device, point)
         program = space.program(point)
         layouts = solve_buffers(program, SolverCache())
-        found = whole_problem(program, case, Workbench(), tiles=1)
+        found = whole_problem(program, case, Workbench(), tiles={a.index: 1 for a in program.grid.axes})
         assert found is not None
         kernel = build(program, found, point, SolverCache()).kernel
         touched.clear()

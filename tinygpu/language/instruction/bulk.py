@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import Expr, all_of, expr, symbol
+from tinygpu.constraints.constraint import Constraint, Judge
+from tinygpu.expressions import Expr, all_of, expr, multiples, symbol
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.instruction.base import Instruction, Unit
 from tinygpu.language.memories import GMEM, SMEM, Memory
 from tinygpu.language.tensors import Tensor
@@ -15,6 +17,9 @@ from tinygpu.language.tile import Tile
 # cuTensorMapEncodeTiled: axes of a tensor; elements of a box along one axis.
 MOST_AXES = 5
 MOST_BOX = 256
+# cuTensorMapEncodeTiled, of elements that are padded in shared memory: what pointers and strides are multiples of in
+# bytes, elements of a box along a row, the width of its swizzle in bytes.
+PADDED_ALIGN_BYTES, PADDED_BOX, PADDED_SWIZZLE = 32, 128, 128
 # CUDA programming guide, tensor copies: alignment of a box in shared memory.
 BOX_ALIGN_BYTES = 128
 # Rows that a BulkTransfer moves one by one: a statement each.
@@ -54,6 +59,10 @@ class BulkTransfer(Instruction):
     def row_statement(self, size_bytes: int, shared: str, tensor: str, barrier: str = "") -> str:
         """PTX that moves `size_bytes` of a row; `shared` and `tensor` are where they begin, addresses in brackets."""
         raise NotImplementedError
+
+    def aligned_to(self, buffer: Buffer) -> int:
+        """Bytes that pointers and rows of a tensor are multiples of that is moved to or from a buffer."""
+        return max(self.align_bytes, PADDED_ALIGN_BYTES) if buffer.padded else self.align_bytes
 
     @property
     def by_rows(self) -> bool:
@@ -99,10 +108,11 @@ class BulkTransfer(Instruction):
                 f"{window.contiguous}: TMA does not transpose"
             )
         self._whole_buffer(side)
-        align = self.align_bytes
-        aligned = [of % align == 0 for of in (tensor.align, *_pitches_bytes(tensor))]
+        align = self.aligned_to(buffer)
+        aligned = [tensor.align % align == 0, *_whole_pitches(tensor, align)]
         rows = window.box_rows
         return (
+            *self._padded_rules(buffer, window),
             self.rule(
                 f"axes of {name}",
                 1 <= tensor.rank <= MOST_AXES,
@@ -123,6 +133,23 @@ class BulkTransfer(Instruction):
             ),
         )
 
+    def _padded_rules(self, buffer: Buffer, window: Tile) -> Iterator[Constraint]:
+        """What it asks where elements of 4 and 6 bits get their padding, which nothing takes away again."""
+        kind = f"{window.name}, whose elements have {window.dtype.bits} bits"
+        if not buffer.padded:
+            if window.dtype.bits not in (4, *range(8, 65, 8)):
+                raise ValueError(f"{self.label} pads {kind}: give {buffer.name} padded=True, as instructions read it")
+            return
+        width = 0 if buffer.swizzle_bytes is None else buffer.swizzle_bytes
+        if self.writes is not SMEM:
+            raise ValueError(f"{self.label} does not take padding away, and {buffer.name} is padded; store another")
+        yield self.rule(
+            f"swizzle of {buffer.name}",
+            all_of([expr(width) == PADDED_SWIZZLE]),
+            f"{self.label} pads {kind}, under a swizzle of {PADDED_SWIZZLE} bytes",
+            "launch",
+        )
+
     def _whole_buffer(self, side: Tile) -> None:
         buffer = side.buffer
         whole = buffer is not None and all(map(Expr.same, buffer.shape, side.shape))
@@ -139,8 +166,8 @@ class BulkTransfer(Instruction):
             raise ValueError(f"{self.label} leaves rows as they are: {buffer.name} has neither swizzle= nor layout=")
         self._whole_buffer(side)
         row_bytes = window.shape[axis] * tensor.dtype.bits // 8
-        pitches = [buffer.pitch_bytes, *_pitches_bytes(tensor)]
-        aligned = [of % self.align_bytes == 0 for of in (tensor.align, row_bytes, *pitches)]
+        aligned = [of % self.align_bytes == 0 for of in (tensor.align, row_bytes, buffer.pitch_bytes)]
+        aligned += _whole_pitches(tensor, self.align_bytes)
         rows = expr(1)
         for along, extent in enumerate(window.shape):
             rows = rows * (1 if along == axis else extent)
@@ -158,6 +185,25 @@ class BulkTransfer(Instruction):
                 "model",
             ),
         )
+
+    def narrow_rules(self, tensor: Tensor, size: Expr, begins: Sequence[Expr], padded: bool) -> Iterator[Constraint]:
+        """What it asks of elements narrower than a byte, which it moves as bytes, or pads.
+
+        size    elements of a row of the tensor
+        begins  steps along it of where windows begin
+        """
+        judge: Judge = "emulator"
+        together = 8 // tensor.dtype.bits
+        of, is_so = f"whole bytes, of {together} elements each", "even"
+        if padded:
+            together, judge = PADDED_BOX, "launch"
+            of, is_so = f"whole boxes of {together} elements, which it pads", f"a multiple of {together}"
+        for what, numbers, sentence, by in (
+            ("rows", [size], f"rows of {tensor.name} are {of}: {size} is {is_so}", judge),
+            ("windows", begins, f"windows of {tensor.name} begin at {of}", "emulator"),
+        ):
+            if whole := multiples(numbers, together):
+                yield self.rule(f"{what} of {tensor.name}", all_of(whole), sentence, by)
 
     def multicast_rules(self, source: Tile, target: Tile, ctas: Expr) -> tuple[Constraint, ...]:
         """What it asks where `ctas` CTAs of a cluster each bring a part of the tile to all of them.
@@ -181,6 +227,8 @@ class BulkTransfer(Instruction):
         return (rule,)
 
 
-def _pitches_bytes(tensor: Tensor) -> list[Expr]:
-    """Bytes between neighbours along every axis but the contiguous one."""
-    return [symbol(name) * tensor.dtype.bits // 8 for _, name in tensor.pitches]
+def _whole_pitches(tensor: Tensor, align: int) -> list[Expr]:
+    """That neighbours along every axis but the contiguous one are multiples of `align` bytes apart."""
+    bits = tensor.dtype.bits
+    pitches = [symbol(name) * bits for _, name in tensor.pitches]
+    return [p % (8 * align) == 0 if bits < 8 else p // 8 % align == 0 for p in pitches]

@@ -77,6 +77,8 @@ class MatrixMove(Instruction):
             count = len(memory_side.shape)
             axes = f"{memory_side.name} has {'1 axis' if count == 1 else f'{count} axes'}"
             raise ValueError(f"{self.label} moves matrices, which have two axes, and {axes}")
+        if buffer.padded:
+            raise TypeError(buffer.by_tensor_cores(self.label))
         across = self.transposes(memory_side, partition)
         moved = bits == self.element_bits or not across
         if moved:

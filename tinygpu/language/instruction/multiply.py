@@ -169,12 +169,13 @@ class MatrixMultiply(Instruction):
         """
         raise NotImplementedError
 
-    def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool) -> int:
+    def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool, atom_bytes: int = 16) -> int:
         """The 64 bits that describe an operand in SMEM, less its address: that is added in 16 bytes, in bits 0 to 13.
 
         swizzle_bytes  32, 64 or 128: width of the swizzle, to which rows are cut
         apart_bytes    from such a piece of all rows to the next
         across         whether it is contiguous along m or n, not k
+        atom_bytes     that the swizzle leaves together; given where it is not 16
         """
         raise NotImplementedError
 

@@ -112,6 +112,8 @@ class Transfer(Instruction):
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
         """Constraints from moving `memory_side` (a GMEM or SMEM tile) under `partition`."""
         width, kind = self.width_bytes(memory_side.dtype), memory_side.dtype
+        if memory_side.buffer is not None and memory_side.buffer.padded:
+            raise TypeError(memory_side.buffer.by_tensor_cores(self.label))
         if kind.bits < 8:
             self._check_narrow(memory_side)
         whole = [expr(self.vector) * kind.bits == 8 * w for w in self.widths(kind)]

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tinygpu.dtypes import DType, dtype, not_in_memory
-from tinygpu.expressions import Expr, Operand, any_of, ceil_div, expr, symbol
+from tinygpu.expressions import Expr, Operand, all_of, any_of, ceil_div, expr, symbol
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.instruction import CHUNK_BYTES, Elementwise, Transfer
+from tinygpu.language.instruction.base import or_of
 from tinygpu.language.memories import SMEM, TMEM, Memory
 from tinygpu.language.parameters import Size, UnknownLayout
 from tinygpu.language.partition import Condition
@@ -28,6 +29,8 @@ from tinygpu.users_code import line_under_way
 
 # PTX ISA, "Swizzling Modes": the widths that TMA, wgmma and tcgen05 share.
 SWIZZLES = (32, 64, 128)
+# The same: bytes that stay together, of all widths and of the widest.
+ATOMS = (16, 32)
 # Why what a loop makes is not there behind it.
 BY_ROUND = (
     "in every round of a loop, and used behind the loop; begin it with p.full before the loop, and write into it "
@@ -199,31 +202,45 @@ class Blocks(SharingChecks):
         pad: Operand = 0,
         layout: UnknownLayout | None = None,
         swizzle: Operand | None = None,
+        atom: int = 16,
+        padded: bool = False,
     ) -> BufferSpec:
         """A shared-memory buffer for `pipeline`; `pad` elements are added to every row.
 
         swizzle  width of the swizzle in bytes, as TMA and wgmma lay rows out (32, 64 or 128), instead of pad and
                  layout; 16: rows of 16 bytes, of which none are exchanged, as scales come
+        atom     bytes that the swizzle leaves together: 16; or 32, of a swizzle of 128 bytes
+        padded   elements of 4 or 6 bits lie as tensor cores read them beside 8-bit ones, 16 of them in 16 bytes; others
+                 lie as they always do
         """
         made = self.buffer(SMEM, dtype_of, shape, contiguous=contiguous, pad=pad, layout=layout)
+        if atom not in ATOMS:
+            raise self.fail(f"a swizzle leaves {or_of(ATOMS)} bytes together, not {atom}")
+        if padded and made.dtype.bits < 8:
+            made = replace(made, padded=True)
         if swizzle is None:
+            if made.padded or atom != ATOMS[0]:
+                what = "padded elements" if made.padded else f"atoms of {atom} bytes"
+                raise self.fail(f"a buffer with {what} lies as TMA writes it; give the width of its swizzle, 128")
             return made
         if layout is not None or not expr(pad).same(0):
             raise self.fail("a buffer has a swizzle, or a layout and padding of its own, not both")
         width = expr(swizzle)
-        row_bytes = made.shape[made.contiguous] * made.dtype.bits // 8
+        row_bytes = made.shape[made.contiguous] * (8 if made.padded else made.dtype.bits) // 8
         if width.same(CHUNK_BYTES) and row_bytes.same(CHUNK_BYTES):
             return replace(made, swizzle_bytes=width)
-        widths = any_of([width == w for w in SWIZZLES])
+        widths, said = any_of([width == w for w in SWIZZLES]), "a swizzle is 32, 64 or 128 bytes wide"
+        if atom != ATOMS[0]:
+            widths, said = all_of([width == max(SWIZZLES)]), f"a swizzle that leaves {atom} bytes together has 128"
         self.require(
             (
-                Condition("swizzle", widths, "a swizzle is 32, 64 or 128 bytes wide"),
+                Condition("swizzle", widths, said),
                 Condition(
                     "swizzled rows", row_bytes % width == 0, f"rows of {row_bytes} bytes are whole widths of {width}"
                 ),
             )
         )
-        return replace(made, swizzle_bytes=width)
+        return replace(made, swizzle_bytes=width, atom_bytes=atom)
 
     @verb("p.buffer")
     def buffer(
@@ -271,7 +288,7 @@ class Blocks(SharingChecks):
         made = tuple(
             Buffer(
                 f"{name}.{key}", s.memory, s.dtype, s.shape, s.contiguous, s.pad, s.layout, expr(stages),
-                s.swizzle_bytes, f"{name}.{s.over}" if s.over else "", s.path,
+                s.swizzle_bytes, f"{name}.{s.over}" if s.over else "", s.path, s.atom_bytes, s.padded,
             )
             for key, s in buffers.items()
         )

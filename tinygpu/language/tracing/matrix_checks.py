@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinygpu.expressions import Expr, Operand, all_of, expr, maximum
+from tinygpu.expressions import Expr, Operand, all_of, expr, maximum, multiples
 from tinygpu.language.data_paths import LANES_OF_A_WARP, alike, path_of, rows_in_lanes
 from tinygpu.language.instruction import MatrixMultiply, Scales, held_digits
 from tinygpu.language.matrix_fragments import holds_every_element_once
@@ -16,7 +16,7 @@ from tinygpu.language.memories import RMEM, TMEM, TMEM_LANES
 from tinygpu.language.partition import Condition
 from tinygpu.language.register_windows import is_multiple
 from tinygpu.language.tile import Tile
-from tinygpu.language.tracing.operand_checks import OperandChecks, extents_of, multiples
+from tinygpu.language.tracing.operand_checks import OperandChecks, extents_of
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
@@ -214,7 +214,7 @@ class MatrixChecks(OperandChecks):
                 sentence = f"the windows of {tile.name} begin at multiples of {SWIZZLE_ROWS} rows, as its swizzle does"
                 self.require((Condition(f"{instruction.label} rows in {tile.name}", all_of(whole), sentence),))
             return
-        width = buffer.swizzle_bytes * 8 // tile.dtype.bits
+        width = buffer.swizzle_bytes * 8 // buffer.element_bits
         one, many = multiples(steps, extent), multiples(steps, width)
         if one and many:
             sentence = f"the windows of {tile.name} begin at widths of its swizzle, or at multiples of their own"

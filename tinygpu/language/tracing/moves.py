@@ -136,7 +136,10 @@ class Moves(Blocks):
 
     @verb("p.clear")
     def clear(self, tile: Tile) -> None:
-        """The accumulator in TMEM begins as zeros; one in registers begins with `full`."""
+        """The accumulator in TMEM begins as zeros: the first product overwrites it. Without one it has no value.
+
+        One in registers begins with `full`.
+        """
         if tile.memory is not TMEM:
             where = f"{tile.name} lies in {tile.memory}"
             raise self.fail(f"p.clear is for accumulators in TMEM, and {where}; begin with p.full")

@@ -5,7 +5,7 @@ A check that can be made at once raises `DeclarationError`; what depends on para
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import sympy
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, cannot_hold
-from tinygpu.expressions import Expr, Operand, all_of, expr, joined, symbol
+from tinygpu.expressions import Expr, all_of, expr, joined, multiples, symbol
 from tinygpu.language.holders import holds_values
 from tinygpu.language.instruction import (
     BulkTransfer,
@@ -121,7 +121,8 @@ class OperandChecks(BlockChecks):
             raise self.fail(f"{name} copies {have} of {source.name} to {want} of {target.name}")
         self._launched(instruction, source)
         if source.dtype.bits < 8:
-            self._boxes_of_bytes(name, instruction, source if source.tensor is not None else target)
+            window, held = (source, target) if source.tensor is not None else (target, source)
+            self._boxes_of_bytes(name, instruction, window, padded=held.buffer is not None and held.buffer.padded)
         for window in (source, target):
             if window.pick is not None:
                 said = f"%{window.pick.by.name} says row by row where {window.name} lies"
@@ -139,22 +140,17 @@ class OperandChecks(BlockChecks):
         if instruction.by_rows:
             self._whole_windows(name, instruction, source if source.tensor is not None else target)
 
-    def _boxes_of_bytes(self, name: str, instruction: BulkTransfer, window: Tile) -> None:
-        """Elements that share a byte are moved as bytes: rows of the tensor, and of its windows, have whole ones."""
-        axis, tensor, together = window.contiguous, window.tensor, 8 // window.dtype.bits
+    def _boxes_of_bytes(self, name: str, instruction: BulkTransfer, window: Tile, padded: bool) -> None:
+        """Elements that share a byte are moved as bytes, or padded: rows and windows are whole ones."""
+        axis, tensor = window.contiguous, window.tensor
         home = None if axis is None else window.axes[axis]
         if instruction.by_rows or tensor is None or home is None:
             raise self.fail(
                 f"{name} ({instruction}) moves rows of elements of whole bytes, and those of {window.name} have "
                 f"{window.dtype.bits} bits; copy them thread by thread, as by isa.CpAsync"
             )
-        bytes_of = f"whole bytes, of {together} elements each"
-        for what, numbers, sentence in (
-            ("rows", [tensor.size(home)], f"rows of {tensor.name} are {bytes_of}: {tensor.size(home)} is even"),
-            ("windows", self._steps_of(window.begins[home]), f"windows of {tensor.name} begin at {bytes_of}"),
-        ):
-            if whole := multiples(numbers, together):
-                self.constraints.append(instruction.rule(f"{what} of {tensor.name}", all_of(whole), sentence))
+        begins = self._steps_of(window.begins[home])
+        self.constraints.extend(instruction.narrow_rules(tensor, tensor.size(home), begins, padded))
 
     def _bring_chunks(
         self, name: str, instruction: CellCopy, source: Tile, target: Tile, partition: Partition | None
@@ -331,12 +327,6 @@ class OperandChecks(BlockChecks):
             self.require(holds_values(operand.name, mine, wanted, self.machine.params(), sentence))
         except LayoutError as error:
             raise self.fail(f"{name} combines {error}") from None
-
-
-def multiples(numbers: Iterable[Expr], unit: Operand) -> list[Expr]:
-    """The conditions under which all of these are multiples of a unit, but for those that hold anyway."""
-    magnitudes = [expr(0) - s if s.sympy.could_extract_minus_sign() else s for s in numbers]
-    return [m % unit == 0 for m in magnitudes if not (m % unit).same(0)]
 
 
 def _shown(partition: Partition) -> str:

@@ -151,6 +151,7 @@ class Operating(Computing):
     def _meant(self, sign: str, operands: tuple[Any, ...]) -> Elementwise | None:
         """The instruction that a sign stands for between these operands; None where the machine has none."""
         found, of_groups = self._declared(sign, tuple(_type_of(o) for o in operands))
+        found = _of_floats(found, operands)
         if len(found) > 1:
             names = " and ".join(str(i) if of_groups else self.machine.attribute_of(i) for i in found)
             raise self.fail(
@@ -262,6 +263,13 @@ def _fits(instruction: Elementwise, takes: tuple[str | None, ...], gives: str) -
     wants, result = instruction.elements()
     alike = len(wants) == len(takes) and all(t in (None, w) for t, w in zip(takes, wants, strict=True))
     return alike and gives in ("", result)
+
+
+def _of_floats(found: list[Elementwise], operands: tuple[Any, ...]) -> list[Elementwise]:
+    """Those of several that take floats where numbers are written as such: `where(seen, 1.0, 0.0)` is not of s32."""
+    written = [i for i, o in enumerate(operands) if isinstance(o, float)]
+    meant = [f for f in found if all(dtype(f.elements()[0][i]).is_float for i in written)]
+    return meant or found
 
 
 def _type_of(operand: Any) -> str | None:

@@ -31,6 +31,8 @@ class BufferSpec:
     swizzle_bytes: Expr | None = None
     over: str = ""
     path: Layout | None = None
+    atom_bytes: int = 16
+    padded: bool = False
 
 
 @dataclass(slots=True)
