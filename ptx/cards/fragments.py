@@ -125,7 +125,12 @@ def tensor_memory() -> Iterator[Fragment]:
     split = tcgen05_ld.split(symbol("S"), symbol("N")), tcgen05_ld.split(8, 4)
     for name, layout, drawn in [*plain, ("16x32bx2", *split)]:
         for pack, kinds in ((False, "32-bit columns"), (True, "halves of columns")):
-            held, shown = (tcgen05_ld.packed(x) if pack else x for x in (layout, drawn))
+            held, shown = layout, drawn
+            if pack and layout is split[0]:
+                held = tcgen05_ld.split(symbol("S"), symbol("N"), halves=True)
+                shown = tcgen05_ld.split(8, 4, halves=True)
+            elif pack:
+                held, shown = tcgen05_ld.packed(layout), tcgen05_ld.packed(drawn)
             wide = tidy(shown).project({"lane": 0, "column": 1})
             text = f"tcgen05.ld.{name}.xN{'.pack::16b' if pack else ''}"
             yield Fragment(text, kinds, "registers", tidy(held), "lane", "column", wide, False)

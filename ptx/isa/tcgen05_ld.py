@@ -57,13 +57,18 @@ SHAPES = (
 SPLIT = "16x32bx2"
 
 
-def split(distance: Leaf, count: Leaf) -> Layout:
+def split(distance: Leaf, count: Leaf, halves: bool = False) -> Layout:
     """The layout of .16x32bx2: two windows of columns, so many apart, `count` registers.
+
+    halves  with .pack::16b, which leaves the distance one of columns
 
     >>> print(split(8, 4))
     ((16,2),4):((1@lane,8@column),1@column)
+    >>> print(split(8, 4, halves=True))
+    ((16,2),(2,4)):((1@lane,8@column),(1@column,2@column))
     """
-    return Layout.of([(16, E("lane")), (2, distance * E("column"))], [(count, E("column"))])
+    values = packed(Layout.of([], [(count, E("column"))])) if halves else Layout.of([], [(count, E("column"))])
+    return Layout.of([(16, E("lane")), (2, distance * E("column"))], values[1].steps)
 
 
 def packed(layout: Layout) -> Layout:
@@ -82,9 +87,11 @@ class Shaped(CellMove):
 
     shape  "32x32b": 32 lanes, a column in each register; "16x32bx2": 16 lanes, the upper half of the threads other
            columns of them; "16x64b", "16x128b" and "16x256b": 16 lanes, whose columns neighbouring threads share
+    packed elements of 16 bits have a cell each: a register has those of two neighbouring columns
     """
 
     shape: str = "32x32b"
+    packed: bool = False
 
     target: ClassVar[int] = 100
     only: ClassVar[tuple[int, ...]] = (100, 103)
@@ -108,8 +115,17 @@ class Shaped(CellMove):
     def windows(self) -> int:  # type: ignore[override]
         return 2 if self._of is None else 1
 
+    @property
+    def per_register(self) -> int:
+        return 2 if self.packed else 1
+
     def access(self, count: Leaf, apart: Leaf = 0) -> Layout:
-        return split(apart, count) if self._of is None else self._of.repeated(count)
+        if self._of is None:
+            return split(apart, count, self.packed)
+        return packed(self._of.repeated(count)) if self.packed else self._of.repeated(count)
+
+    def _named(self, opcode: str) -> str:
+        return opcode + (f".{self.shape}" if self.shape != "32x32b" else "") + (".packed" if self.packed else "")
 
     def repetition(self, registers: Sequence[str]) -> int:
         """How often an instruction with so many registers repeats."""
@@ -127,11 +143,11 @@ class Tcgen05Ld(Shaped, CellLoad):
 
     @property
     def label(self) -> str:
-        return "tcgen05.ld" if self.shape == "32x32b" else f"tcgen05.ld.{self.shape}"
+        return self._named("tcgen05.ld")
 
     def statement(self, registers: Sequence[str], address: str, apart: int = 0) -> str:
         held, more = ", ".join(registers), f", {apart}" if self.windows > 1 else ""
-        form = f"{self.shape}.x{self.repetition(registers)}"
+        form = f"{self.shape}.x{self.repetition(registers)}{'.pack::16b' if self.packed else ''}"
         return f"tcgen05.ld.sync.aligned.{form}.b32 {{{held}}}, {address}{more};"
 
     def complete(self) -> str:

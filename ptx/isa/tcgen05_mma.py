@@ -11,7 +11,7 @@ lowering   `Tcgen05Mma.issue`, matrix descriptors made of the operands' places, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from tinygpu.constraints.constraint import Constraint
@@ -64,8 +64,11 @@ ROWS = 128
 class Tcgen05Mma(SharedOperands):
     """tcgen05.mma.cta_group::1 of 128 rows with both operands in SMEM; K is 32 bytes of the operands' type.
 
-    n  columns of one instruction
+    n     columns of one instruction
+    half  f16 by f16 is added up in f16, an element in the lower half of each cell
     """
+
+    half: bool = field(default=False, kw_only=True)
 
     target: ClassVar[int] = 100
     only: ClassVar[tuple[int, ...]] = (100, 103)
@@ -112,7 +115,14 @@ class Tcgen05Mma(SharedOperands):
         return "e4m3" if narrow else a.name, self.accumulator(a, b).name
 
     def accumulator(self, a: DType, b: DType) -> DType:
-        return dtype(self.kind(a, b).accumulator)
+        if self.half and (a.name, b.name) != ("f16", "f16"):
+            # PTX ISA, tables 38 and 42: other kinds are said to have it in one, and not in the other.
+            raise TypeError(f"{self.label} adds up f16 by f16 in f16, and not {a} by {b}")
+        return dtype("f16" if self.half else self.kind(a, b).accumulator)
+
+    @property
+    def rounds_to(self) -> str:
+        return "float16" if self.half else ""
 
     def fragments(self, a: DType, b: DType) -> Any:
         """None: all operands lie in memory."""
@@ -128,7 +138,8 @@ class Tcgen05Mma(SharedOperands):
     def instruction_descriptor(self, a: DType, b: DType, across: tuple[bool, bool]) -> int:
         """PTX ISA, instruction descriptor: types, majors and extents in 32 bits."""
         kind, n = self.kind(a, b), int(expr(self.n))
-        types = kind.result << 4 | kind.codes[a.name] << 7 | kind.codes[b.name] << 10
+        result = 0 if self.half else kind.result
+        types = result << 4 | kind.codes[a.name] << 7 | kind.codes[b.name] << 10
         return types | across[0] << 15 | across[1] << 16 | n >> 3 << 17 | self.rows * self.ctas >> 4 << 24
 
     def issue(self, a: DType, b: DType, d: str, x: str, y: str, across: tuple[bool, bool], added: str) -> str:

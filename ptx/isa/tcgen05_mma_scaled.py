@@ -64,6 +64,8 @@ class Tcgen05MmaScaled(Tcgen05Mma):
     source: ClassVar[str] = "PTX ISA, tcgen05.mma with .block_scale; instruction descriptor; matrix descriptor"
 
     def __post_init__(self) -> None:
+        if self.half:
+            raise ValueError("tcgen05.mma with scales adds up in f32: leave half= out")
         blocks = sorted({form.block for form in FORMS})
         if self.block not in blocks:
             known = " or ".join(map(str, blocks))

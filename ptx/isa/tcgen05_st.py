@@ -28,11 +28,12 @@ class Tcgen05St(Shaped, CellStore):
 
     @property
     def label(self) -> str:
-        return "tcgen05.st" if self.shape == "32x32b" else f"tcgen05.st.{self.shape}"
+        return self._named("tcgen05.st")
 
     def statement(self, address: str, registers: Sequence[str], apart: int = 0) -> str:
         held, more = ", ".join(registers), f", {apart}" if self.windows > 1 else ""
-        return f"tcgen05.st.sync.aligned.{self.shape}.x{self.repetition(registers)}.b32 {address}{more}, {{{held}}};"
+        form = f"{self.shape}.x{self.repetition(registers)}{'.unpack::16b' if self.packed else ''}"
+        return f"tcgen05.st.sync.aligned.{form}.b32 {address}{more}, {{{held}}};"
 
     def complete(self) -> str:
         return "tcgen05.wait::st.sync.aligned;"

@@ -10,7 +10,7 @@ from tinygpu.expressions import expr
 from tinygpu.language.buffer_space import BARRIER_BYTES
 from tinygpu.language.data_paths import LANES_OF_A_WARP, columns_taken, divides_columns, path_of
 from tinygpu.language.instruction import CellCopy, CellLoad, CellStore, MatrixMultiply
-from tinygpu.language.memories import TMEM, TMEM_LANES
+from tinygpu.language.memories import CELL_BITS, TMEM, TMEM_LANES
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
@@ -100,7 +100,7 @@ def _begins(context: Context, tile: Tile) -> Number:
     whole = tile.buffer.path is None or not divides_columns(tile.buffer.path)
     if lane or lane_terms or terms or not (whole or column == 0):
         raise LoweringError(f"the window of {tile.name} begins at no fixed column of all lanes")
-    cell = column * tile.dtype.bits // 32
+    cell = column * tile.buffer.element_bits // CELL_BITS
     slot = context.slots[tile.buffer.name.split(".")[0]]
     return context.emit.add(context.emit.add(context.tmem, context.emit.mul(slot, place.width)), place.first + cell)
 
@@ -192,7 +192,7 @@ def load(context: Context, s: n.Load) -> None:
         raise LoweringError(f"{s.name} does not load from tensor memory")
     emit = context.emit
     tile = allocate(emit, s.source.dtype, partition.values.size)
-    register = dict(zip(_held(partition), tile.registers, strict=True))
+    register = _cells(tile, _held(partition), instruction.per_register)
     start = _begins_in_lanes(context, s.source)
     emit.comment(f"{s.name}: {s.result} = {instruction.label} {s.source.name}")
     for run in _runs(instruction, s.source, 1):
@@ -209,8 +209,8 @@ def store(context: Context, s: n.Store) -> None:
     if not isinstance(instruction, CellStore) or partition is None:
         raise LoweringError(f"{s.name} does not store into tensor memory")
     emit = context.emit
-    each = 32 // s.target.dtype.bits
-    cells = _cells(context.registers_of(s.value), _held(partition), each)
+    each = 1 if instruction.per_register > 1 else CELL_BITS // s.target.dtype.bits
+    cells = _cells(context.registers_of(s.value), _held(partition), max(each, instruction.per_register))
     start = _begins_in_lanes(context, s.target)
     emit.comment(f"{s.name}: {s.target} = {instruction.label} {s.value}")
     for run in _runs(instruction, s.target, each):
@@ -229,7 +229,7 @@ def _held(partition: Partition) -> list[Place]:
 
 
 def _cells(tile: RegisterTile, held: list[Place], each: int) -> dict[Place, Reg]:
-    """The registers that fill cells of `each` elements, by where the first of them lies in the tile."""
+    """The registers of `each` elements, by where the first of them lies in the tile."""
     value = {place: number for number, place in enumerate(held)}
     if each == 1:
         return {place: tile.register(number) for place, number in value.items()}
@@ -270,15 +270,15 @@ def _runs(instruction: CellLoad | CellStore, tile: Tile, each: int) -> Iterator[
     for index, (lane, column) in enumerate(path.coordinates(("lane", "column")).tolist()):
         if lane < LANES_OF_A_WARP:
             element[lane, column] = index % rows, index // rows
-    per = instruction.access(1, 1)[1].size
+    per, together = instruction.access(1, 1)[1].size, instruction.per_register
     for half in range(instruction.halves(path)):
         column = 0
         while column < window:
-            left = min((window - column) // step, MOST_AT_ONCE // per)
+            left = min((window - column) // step, MOST_AT_ONCE * together // per)
             count = max(c for c in instruction.counts if c <= left)
             access = instruction.access(count, window)[1].coordinates(("lane", "column"))
             cells = [(half * LANES_OF_A_WARP // 2 + int(lane), (column + int(at)) * each) for lane, at in access]
-            yield Run(half * LANES_OF_A_WARP // 2, column, [element[cell] for cell in cells], apart)
+            yield Run(half * LANES_OF_A_WARP // 2, column, [element[cell] for cell in cells[::together]], apart)
             column += count * step
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.language.declared import Declared
+from tinygpu.language.instruction import MatrixMultiply
 from tinygpu.language.problem import Problem
 from tinygpu.language.reference import constants_of, precision_of, reference_of
 from tinygpu.ptx.bounds.answers import Answer, answers
@@ -63,7 +64,10 @@ def rounding_of(machine: type[Declared], problem: Problem) -> Rounding:
     """How far results of a machine may be off for one problem."""
     exact, approximation = precision_of(machine, dict(problem.options))
     wide = all(o.dtype.name == "f64" for o in problem.operands if o.access != "in" and o.dtype.is_float)
-    return Rounding(exact, approximation, wide and any(o.dtype.name == "f64" for o in problem.operands))
+    listed = [*machine.declarations(MatrixMultiply), *(o for c in machine.choices() for o in c.options)]
+    kept = next((i.rounds_to for i in listed if isinstance(i, MatrixMultiply) and i.rounds_to), "")
+    wide = wide and any(o.dtype.name == "f64" for o in problem.operands)
+    return Rounding(exact, approximation, wide, kept=kept)
 
 
 def adds_short(kernel: Kernel, problem: Problem) -> bool:

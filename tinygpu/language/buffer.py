@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, expr
-from tinygpu.language.memories import Memory
+from tinygpu.language.memories import CELL_BITS, Memory
 from tinygpu.layouts.layout import Layout
 
 
@@ -22,7 +22,8 @@ class Buffer:
     swizzle_bytes
                 width of the swizzle with which TMA writes and wgmma reads: first come that many bytes of every row,
                 then the next of every row; within, 16-byte chunks are exchanged. None: whole rows
-    path        where its elements lie in TMEM, (row, column) -> (lane, column); None: row r in lane r
+    path        where its elements lie in TMEM, (row, column) -> (lane, column), each in a cell of its own; None: row r
+                in lane r, and narrow elements side by side in a cell
     over        name of the buffer of the same slot in whose columns it lies (TMEM); "": it has columns of its own
     atom_bytes  bytes that the swizzle leaves together: 16, or 32, which exchanges pairs of chunks
     padded      elements of 4 or 6 bits lie as tensor cores read them beside 8-bit ones: each 16 of them fill the first
@@ -45,7 +46,9 @@ class Buffer:
 
     @property
     def element_bits(self) -> int:
-        """Bits that an element takes, with its part of what pads it."""
+        """Bits that an element takes, with its part of what pads it; where it has a path in TMEM, a cell."""
+        if self.path is not None:
+            return CELL_BITS
         return 8 if self.padded else self.dtype.bits
 
     def by_tensor_cores(self, label: str) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 CONST_BYTES = 65536
 # Where the host puts a tensor in such a variable: at multiples of what memory that was allocated begins at.
 BANK_ALIGN_BYTES = 256
+# PTX ISA, tensor memory: a column has so many bits in each lane.
+CELL_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)

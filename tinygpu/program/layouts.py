@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tinygpu.expressions import Expr, joined
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.data_paths import columns_taken, rows_in_lanes
-from tinygpu.language.memories import SMEM
+from tinygpu.language.memories import CELL_BITS, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.algebra import concatenate
 from tinygpu.layouts.composed import ComposedLayout
@@ -25,7 +25,6 @@ from tinygpu.program.placement import Placement
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 
-COLUMN_BITS = 32  # of tensor memory
 # Of 128 bytes, that a picture of a buffer shows: as many as the widest swizzle's period.
 LINES = 8
 
@@ -144,7 +143,7 @@ def _symbolic(b: Buffer) -> Layout | None:
 
 def _tensor_memory(b: Buffer) -> Layout | None:
     """By its path; stages lie side by side."""
-    if b.dtype.bits != COLUMN_BITS or len(b.shape) != 2:
+    if b.element_bits != CELL_BITS or len(b.shape) != 2:
         return None
     path = rows_in_lanes(*b.shape) if b.path is None else b.path
     return Layout.of(path[0].steps, path[1].steps, [(b.stages, columns_taken(path) * E("column"))])

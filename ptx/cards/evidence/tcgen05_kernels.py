@@ -112,7 +112,8 @@ def waited(at: int) -> Iterator[str]:
 def loaded(ld: Tcgen05Ld, registers: Sequence[str], address: str, columns: int) -> Iterator[str]:
     """Columns from the address of a warp's lanes on, sixteen registers at a time."""
     for first in range(0, len(registers), 16):
-        yield ld.statement(registers[first : first + 16], f"[{address}+{first}]", columns // ld.windows)
+        at = f"[{address}+{first * ld.per_register}]"
+        yield ld.statement(registers[first : first + 16], at, columns // ld.windows)
     yield ld.complete()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
 from tinygpu.language import TMEM, blocked
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.data_paths import rows_in_lanes
 from tinygpu.language.memories import TMEM_LANES as LANES
 from tinygpu.language.tile import Tile
@@ -41,11 +42,13 @@ def variants() -> Iterator[Variant]:
     """Every shape, repetition and number of registers near it, for every target."""
     for target, _ in TARGETS:
         exists = exists_on(Tcgen05Ld(), target)
-        for name, count, more in itertools.product(NAMES, (1, 2, 3, 4, 8, 16, 32, 64, 128), (-1, 0, 1)):
-            ld = Tcgen05Ld(name)
-            registers = ", ".join(f"%r{i}" for i in range(count * ld.access(1)[1].size + more))
+        counts = (1, 2, 3, 4, 8, 16, 32, 64, 128)
+        for name, packed, count, more in itertools.product(NAMES, (False, True), counts, (-1, 0, 1)):
+            ld, form = Tcgen05Ld(name, packed), ".pack::16b" if packed else ""
+            each = ld.access(1)[1].size // ld.per_register
+            registers = ", ".join(f"%r{i}" for i in range(count * each + more))
             tail = ", 8" if ld.windows > 1 else ""
-            text = f"tcgen05.ld.sync.aligned.{name}.x{count}.b32 {{{registers}}}, [%r0]{tail};"
+            text = f"tcgen05.ld.sync.aligned.{name}.x{count}{form}.b32 {{{registers}}}, [%r0]{tail};"
             yield Variant(text, target, exists and not more and count in ld.counts)
 
 
@@ -76,20 +79,21 @@ def specimen(
     return Specimen(title, body, fields, meaning, 100, (8, 6), 128, 16, (), 1024, 1, True)
 
 
-def shaped(title: str, stored: str, loads: str, spelled: str = "") -> Specimen:
+def shaped(title: str, stored: str, loads: str, spelled: str = "", packed: bool = False) -> Specimen:
     """A warpgroup stores eight columns by one shape, of 16 lanes twice, and loads them by another one.
 
     spelled  the shape in the text of the load, where it is another one
+    packed   columns have elements of 16 bits each
     """
-    st, ld = Tcgen05St(stored), Tcgen05Ld(loads)
+    st, ld = Tcgen05St(stored, packed), Tcgen05Ld(loads, packed)
     tile = (LANES, 8)
     frame = Frame(0, 32, 8)
-    d = [f"%r{i}" for i in range(8)]
+    d = [f"%r{i}" for i in range(8 // ld.per_register)]
     lines = [*frame.begin(), *fragments("ld.global.v4.b32 {}, [%x{}];", d)]
     for move in (st, ld):
         halves, apart = move.halves(rows_in_lanes(*tile)), 8 // move.windows
         for half in range(halves):
-            mine, at = d[half * 8 // halves :][: 8 // halves], f"[%r9+{half << 20}]"
+            mine, at = d[half * len(d) // halves :][: len(d) // halves], f"[%r9+{half << 20}]"
             if isinstance(move, Tcgen05St):
                 lines.append(move.statement(at, mine, apart))
             else:
@@ -104,10 +108,19 @@ def shaped(title: str, stored: str, loads: str, spelled: str = "") -> Specimen:
         return held_of(ld, held, rows_in_lanes(*tile))
 
     body = "\n".join(lines)
-    form = f"{loads}.x{ld.repetition(d[: 8 // ld.halves(rows_in_lanes(*tile))])}"
+    form = f"{loads}.x{ld.repetition(d[: len(d) // ld.halves(rows_in_lanes(*tile))])}"
+    form += ".pack::16b" if packed else ""
     body = body.replace(f"tcgen05.ld.sync.aligned.{form}", f"tcgen05.ld.sync.aligned.{spelled or form}")
-    fields = (Field("x", "f32", 8), Field("out", "f32", 8, "out"))
+    kind = "f16" if packed else "f32"
+    fields = (Field("x", kind, 8), Field("out", kind, 8, "out"))
     return Specimen(title, body, fields, meaning, 100, (8, 6), 128, 16, (), 1024, 1, True)
+
+
+def halves_of_cells() -> Tile:
+    """A tile of f16 in TMEM whose elements have a cell each."""
+    extents, kind = (ROWS, COLUMNS), dtype("f16")
+    buffer = Buffer("x", TMEM, kind, extents, 1, expr(0), "", expr(1), path=rows_in_lanes(ROWS, COLUMNS))
+    return Tile("x", TMEM, kind, extents, (expr(0), expr(0)), buffer=buffer)
 
 
 def table_of(of: type[Tcgen05Ld] | type[Tcgen05St]) -> tuple[tuple[str, str], ...]:
@@ -118,7 +131,8 @@ def table_of(of: type[Tcgen05Ld] | type[Tcgen05St]) -> tuple[tuple[str, str], ..
         windows = "" if one.windows == 1 else f", in {one.windows} windows"
         lanes = one.access(1, 1).along("lane").cosize
         rows.append((f"`.{name}`", lanes, f"{one.columns}{windows}", one.access(1)[1].size, f"1 to {max(one.counts)}"))
-    return (("Shapes", markdown_table(("shape", "lanes of a warp", "columns", "registers", "repetitions"), rows)),)
+    title = "Shapes; with `packed` there are twice as many columns, and a register has the lower halves of two"
+    return ((title, markdown_table(("shape", "lanes of a warp", "columns", "registers", "repetitions"), rows)),)
 
 
 def _table() -> tuple[tuple[str, str], ...]:
@@ -132,6 +146,7 @@ def cards() -> Iterator[Card]:
     held = blocked((128, COLUMNS), threads=128, vector=1, across=1)
     target, label = instruction.target_rule(), instruction.label
     lanes, cells = instruction.legality(tile, held)
+    pairs = Tcgen05Ld(packed=True).cells_rule(halves_of_cells())
     waits = Guarantee(f"{label} completion", "tcgen05.wait::ld stands before the registers are used", "emulator")
     exists = Guarantee(f"{label} repetitions", "there are as many registers as the repetition says", "assembler")
     shape = Guarantee(f"{label} shape", "the registers are the cells that the shape says", "emulator")
@@ -144,6 +159,12 @@ def cards() -> Iterator[Card]:
             "of warp 1 addresses lane 0",
         ),
         Twin(cells.name, "emulator", good, specimen("tcgen05.ld: halves of cells", form=".pack::16b"), WRONG_VALUES),
+        Twin(
+            pairs.name, "emulator",
+            shaped("tcgen05.ld: halves, as fragments", "32x32b", "16x64b", packed=True),
+            shaped("tcgen05.ld: whole cells of halves", "32x32b", "16x64b", "16x64b.x2", packed=True),
+            "never initialised",
+        ),
         Twin(
             shape.name, "emulator", wide, shaped("tcgen05.ld: as if by columns", "32x32b", "16x256b", "16x64b.x4"),
             WRONG_VALUES,
@@ -158,10 +179,10 @@ def cards() -> Iterator[Card]:
         name="tcgen05.ld",
         instruction=instruction,
         operands=(
-            ("x (128 x columns)", "TMEM", "row r in lane r", "f32, s32, u32"),
+            ("x (128 x columns)", "TMEM", "row r in lane r", "f32, s32, u32; f16, bf16 with `packed`"),
             ("result", "RMEM", "of .32x32b row t in thread t of a warpgroup", "the same"),
         ),
-        rules=(target, lanes, cells),
+        rules=(target, lanes, cells, pairs),
         guarantees=(exists, shape, waits),
         meaning="result = x",
         cost="an instruction of each warp, and a wait for it",

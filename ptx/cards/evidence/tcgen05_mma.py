@@ -63,6 +63,7 @@ def specimen(
     of: type[Tcgen05Mma] = Tcgen05Mma,
     ld: Tcgen05Ld | None = None,
     dense: bool = False,
+    half: bool = False,
 ) -> Specimen:
     """A warpgroup lays out two operands, one thread has them multiplied, and each thread reads its row of the sums.
 
@@ -74,19 +75,20 @@ def specimen(
     begins      whether something was added up before the first instruction
     overwrites  what stands behind the commit
     of, ld      the instructions that multiply and load
+    half        sums are of f16
     dense       elements narrower than a byte are meant as if they lay one behind the other
     """
     wide = dtype(kinds[0]), dtype(kinds[1])
-    ld = Tcgen05Ld() if ld is None else ld
-    sums = of().accumulator(*wide).name
+    ld = Tcgen05Ld(packed=half) if ld is None else ld
+    sums = of(half=half).accumulator(*wide).name
     a = Image("a", kinds[0], of.rows, 32 if transposed else swizzle, 0)
     atom = of().atom(wide[1], transposed)
     b = right_operand(kinds[1], n, swizzle, a.size, transposed, columns, atom)
     each = n // ld.windows
-    d = [f"%r{i}" for i in range(each)]
+    d = [f"%r{i}" for i in range(each // ld.per_register)]
     frame = Frame(a.size + b.size, max(32, 1 << (n - 1).bit_length()), n, free=free)
     lines = [*a.written(n + 2), *b.written(n + 2), proxy, *frame.begin(), "@%p1 bra $issued;", begins]
-    instruction = of(said or n)
+    instruction = of(said or n, half=half)
     for number in range(a.swizzle_bytes // K_BYTES):
         lines += described(a, "%d0", n + 2, code, number * steps[0])
         lines += described(b, "%d1", n + 2, 0, number * steps[1])
@@ -158,16 +160,20 @@ def cards() -> Iterator[Card]:
         f"{label} atoms", "elements of 32 bits across k lie under a swizzle of 128 bytes that leaves 32 together",
         "emulator",
     )  # fmt: skip
+    short = Guarantee(
+        f"{label} sums", "of f16 by f16 they may be f16, each in the lower half of a cell", "emulator"
+    )
     freed = Guarantee(f"{label} columns", "columns that were allocated are freed before the CTA ends", "emulator")
     good = specimen("tcgen05.mma: 128 x 16 of f16")
     integer = specimen("tcgen05.mma: 128 x 32 of s8", 32, ("s8", "s8"))
     two = "tcgen05.mma: two instructions along k, {} bytes apart"
     rows = "tcgen05.mma: columns {} to {} of 96, in rows along n"
     wide, long = (specimen(rows.format(n, 2 * n - 1), n, swizzle=64, transposed=True, columns=96) for n in (32, 48))
-    fours = ("e2m1", "e2m1")
+    fours, halves = ("e2m1", "e2m1"), Tcgen05Mma(16, half=True)
     mixed = specimen("tcgen05.mma: 128 x 16 of e2m1", 16, fours)
     word = f"{Tcgen05Mma(16).instruction_descriptor(narrow, narrow, (False, False)):#010x}"
     turned = f"{Tcgen05Mma(16).instruction_descriptor(narrow, narrow, (False, True)):#010x}"
+    words = [f"{mma.instruction_descriptor(f16, f16, (False, False)):#010x}" for mma in (halves, Tcgen05Mma(16))]
     turn = specimen("tcgen05.mma: e2m1, b as if contiguous along n", 16, fours).respelled(word, turned)
     single = specimen("tcgen05.mma: 128 x 32 of tf32, b contiguous along n", 32, ("tf32", "tf32"), 128, transposed=True)
     chunks = specimen(
@@ -202,6 +208,10 @@ def cards() -> Iterator[Card]:
             specimen("tcgen05.mma: e2m1 one behind the other", 16, fours, dense=True), WRONG_VALUES,
         ),
         Twin(pairs.name, "emulator", single, chunks, "N-major with 32-bit elements"),
+        Twin(
+            short.name, "emulator", specimen("tcgen05.mma: sums of f16", half=True),
+            specimen("tcgen05.mma: sums of f32 as if of f16", half=True).respelled(*words), WRONG_VALUES,
+        ),
         Twin(lanes.name, "emulator", good, elsewhere, "at lane 32"),
         Twin(
             begins.name, "emulator", good, specimen("tcgen05.mma: adds at once", begins=adding),
@@ -226,10 +236,10 @@ def cards() -> Iterator[Card]:
         operands=(
             ("a (128 x k)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes; k is 32 bytes", "see the table"),
             ("b (k x n)", "SMEM", "the same", "of the same kind; of kind::f16 the same type"),
-            ("c (128 x n)", "TMEM", "row r in lane r, a column of 32 bits for each of n", "f32 or s32"),
+            ("c (128 x n)", "TMEM", "row r in lane r, a column of 32 bits for each of n", "f32, s32 or f16"),
         ),
         rules=(target, floats, having, integers, *operands),
-        guarantees=(exists, lanes, begins, layout, padded, pairs, proxy, waits, kept, fence, freed),
+        guarantees=(exists, lanes, begins, layout, padded, pairs, short, proxy, waits, kept, fence, freed),
         meaning="c += a.astype(accumulator) @ b.astype(accumulator)",
         cost="2 m n k operations of the tensor cores (`tensor_flops`), and the operands' bytes from SMEM",
         example=good,

@@ -116,8 +116,9 @@ def test_every_layout_is_the_formula_of_the_manual(fragment: Fragment, repeat: i
         if not packed:
             return formula(t, i)
         column, lane = formula(t, i >> 1)
-        wide = 2 * column if "x2" not in fragment.instruction else 2 * (column - 32 * (t >> 4)) + 64 * (t >> 4)
-        return wide + (i & 1), lane
+        # CuTe's .16x32bx2.x4.pack::16b has an immediate of 8: it counts columns, of which four registers take eight.
+        window = 32 * (t >> 4) if "bx2" in fragment.instruction else 0
+        return 2 * (column - window) + window + (i & 1), lane
 
     wanted = [[at(t, i)[-axes:] for i in range(layout[1].size)] for t in range(layout[0].size)]
     assert listed(layout) == wanted
@@ -183,6 +184,10 @@ def test_tensor_memory_is_read_as_the_emulator_has_it(shape: tcgen05_ld.AccessSh
 def test_the_split_shape_is_read_as_the_emulator_has_it() -> None:
     cells = access_cells("16x32bx2", 4, split=9)
     assert by_axes(tcgen05_ld.split(9, 4)) == [cells.lane.tolist(), cells.column.tolist()]
+    pairs = access_cells("16x32bx2", 4, packed=True, split=10)
+    halves = np.asarray(by_axes(tcgen05_ld.split(10, 4, halves=True)))
+    assert halves[:, :, ::2].tolist() == [pairs.lane.tolist(), pairs.column.tolist()]
+    assert (halves[1, :, 1::2] == halves[1, :, ::2] + 1).all()
 
 
 def by_axes(layout: Layout) -> list[list[list[int]]]:

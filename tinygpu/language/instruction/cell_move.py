@@ -9,7 +9,7 @@ from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Operand, expr
 from tinygpu.language.data_paths import LANES_OF_A_WARP, columns_taken, halves, held, path_of, rows_in_lanes
 from tinygpu.language.instruction.base import Instruction, Scope, Unit
-from tinygpu.language.memories import TMEM_LANES
+from tinygpu.language.memories import CELL_BITS, TMEM_LANES
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.tile import Tile
 from tinygpu.layouts import E, Layout, coalesce
@@ -29,8 +29,13 @@ class CellMove(Instruction):
     counts: ClassVar[tuple[int, ...]] = (1,)
     windows: ClassVar[int] = 1
 
+    @property
+    def per_register(self) -> int:
+        """Elements that a register has, each of a cell of its own: 1, or 2 of 16 bits."""
+        return 1
+
     def access(self, count: Leaf, apart: Leaf = 0) -> Layout:
-        """(lane of a warp, register) -> lane and column, of an instruction of so many repetitions.
+        """(lane of a warp, register, or its elements) -> lane and column, of an instruction of so many repetitions.
 
         apart  columns from one window to the next
         """
@@ -88,6 +93,14 @@ class CellMove(Instruction):
         taken = columns_taken(path)
         found = held(self._accesses(taken // (self.columns * self.windows), taken // self.windows, path), path)
         return None if found is None else coalesce(found[0])
+
+    def cells_rule(self, tile: Tile) -> Constraint:
+        """That elements have a cell each, which a register holds, or the lower halves of two."""
+        held = tile.dtype.bits if tile.buffer is None else tile.buffer.element_bits
+        alone = f"elements of {tile.name} fill a cell of {CELL_BITS} bits each"
+        two = f"elements of {tile.name} have {CELL_BITS // 2} bits and a cell each, two of which make a register"
+        fits = held == CELL_BITS and tile.dtype.bits * self.per_register == CELL_BITS
+        return self.rule(f"cells of {tile.name}", fits, alone if self.per_register == 1 else two)
 
     def lanes_rule(self, tile: Tile, partition: Partition) -> Constraint:
         """That the threads hold what their warps reach."""

@@ -38,7 +38,14 @@ class CellStore(CellMove):
 
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
         """Constraints from moving values under `partition` into `memory_side` (a TMEM tile)."""
+        if self.per_register > 1:
+            return self.lanes_rule(memory_side, partition), self.cells_rule(memory_side)
         name, bits = memory_side.name, memory_side.dtype.bits
+        if memory_side.buffer is not None and bits < memory_side.buffer.element_bits:
+            raise ValueError(
+                f"{self.label} stores two elements of {bits} bits to a cell, and those of {memory_side.buffer.name} "
+                "have one each: leave the buffer's path out, or take a form that unpacks"
+            )
         whole = [memory_side.shape[1] * bits % 32 == 0, memory_side.offset[1] * bits % 32 == 0]
         size, step = next(iter(coalesce(partition.values).steps), (1, E(1)))
         together = [expr(size) * bits % 32 == 0, all_of([step == E(1)])] if bits < 32 else []

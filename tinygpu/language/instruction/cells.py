@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import expr
 from tinygpu.language.instruction.cell_move import CellMove
 from tinygpu.language.memories import RMEM, TMEM, Memory
 from tinygpu.language.partition import Partition
@@ -36,11 +35,7 @@ class CellLoad(CellMove):
         """Constraints from moving `memory_side` (a TMEM tile) under `partition`."""
         return (
             self.lanes_rule(memory_side, partition),
-            self.rule(
-                f"cells of {memory_side.name}",
-                expr(memory_side.dtype.bits) == 32,
-                f"elements of {memory_side.name} fill a cell of 32 bits each",
-            ),
+            self.cells_rule(memory_side),
         )
 
     def unwritten(self) -> str:

@@ -64,6 +64,11 @@ class MatrixMultiply(Instruction):
     ctas: ClassVar[int] = 1
     share: ClassVar[int] = 1
 
+    @property
+    def rounds_to(self) -> str:
+        """NumPy's name of the 16-bit type to which it rounds its sums; "" where they have f32 or more."""
+        return ""
+
     def meaning(self, accumulator: Any, a: Any, b: Any) -> Any:
         """(m, n) the accumulator afterwards, of the tiles before: of an accumulator (m, n), a (m, k) and b (k, n).
 

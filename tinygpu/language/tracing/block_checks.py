@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, Operand, expr, joined
 from tinygpu.language.buffer import Buffer
-from tinygpu.language.memories import TMEM, TMEM_LANES
+from tinygpu.language.memories import CELL_BITS, TMEM, TMEM_LANES
 from tinygpu.language.partition import Condition
 from tinygpu.language.roles import Role
 from tinygpu.language.tracing.record import Record
 from tinygpu.layouts.layout import Layout
-
-CELL_BITS = 32  # of tensor memory
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +70,7 @@ class BlockChecks(Record):
                     "of its own"
                 )
             if b.over:
-                columns, room = (of.shape[1] * of.dtype.bits for of in (b, own[b.over]))
+                columns, room = (of.shape[1] * of.element_bits for of in (b, own[b.over]))
                 sentence = f"{b.name} has no more columns than {b.over}, in which it lies"
                 self.require((Condition(f"columns of {b.over}", columns <= room, sentence),))
 
@@ -89,7 +87,7 @@ class BlockChecks(Record):
         if not isinstance(path, Layout):
             said = "a layout (row, column) -> (lane, column), as path(columns) of an instruction gives it"
             raise self.fail(f"the path of a buffer in TMEM is {said}, not {path!r}")
-        if kind.bits != CELL_BITS or path.rank != 2 or not shape[0].same(_size(path[0])):
+        if kind.bits not in (CELL_BITS // 2, CELL_BITS) or path.rank != 2 or not shape[0].same(_size(path[0])):
             has = f"{joined(shape, ' x ')} of {kind}"
             raise self.fail(f"the path {path} is not one of {has}: it has other rows, or they fill no cells")
         if not shape[1].same(_size(path[1])):
