@@ -16,6 +16,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.cost.distinct import distinct
+
 Counts: TypeAlias = int | NDArray[np.int64]
 Cells: TypeAlias = int | float | NDArray[np.int64] | NDArray[np.float64]
 
@@ -124,12 +126,30 @@ def dram_read_bytes(
     of such windows, each of which reads its distinct panels once. Windows at up to 8 evenly spaced places are counted
     exactly, and their mean stands for all; with 8 windows or fewer the sum is exact.
     """
-    tm, tn, g, wave = _integers(tiles_m, tiles_n, group, ctas_per_wave)
+    cells = np.broadcast_arrays(capacity_bytes, row_panel_bytes, column_panel_bytes, tile_bytes)
+    counts = _integers(tiles_m, tiles_n, group, ctas_per_wave)
+    shape = np.broadcast_shapes(cells[0].shape, counts[0].shape)
+    whole = [np.broadcast_to(c, shape).reshape(-1) for c in (*(c.astype(np.float64) for c in cells), *counts)]
+    # Candidates differ in much that plays no part here.
+    first, which = distinct(whole)
+    return _read_bytes(*(column[first] for column in whole))[which].reshape(shape)
+
+
+def _read_bytes(
+    capacity_bytes: NDArray[np.float64],
+    row_panel_bytes: NDArray[np.float64],
+    column_panel_bytes: NDArray[np.float64],
+    tile_bytes: NDArray[np.float64],
+    tm: NDArray[np.int64],
+    tn: NDArray[np.int64],
+    g: NDArray[np.int64],
+    wave: NDArray[np.int64],
+) -> NDArray[np.float64]:
     window = resident_window(capacity_bytes, row_panel_bytes, column_panel_bytes, tile_bytes, tm, tn, g, wave)
     total = tm * tn
     windows = -(-total // window)
     sampled = np.minimum(windows, _SAMPLED_WINDOWS)
-    read = np.zeros(np.broadcast_shapes(total.shape, np.shape(row_panel_bytes), np.shape(column_panel_bytes)))
+    read = np.zeros(total.shape)
     place = 0
     while (inside := place < sampled).any():
         index = np.where(inside, place * windows // sampled, 0)
@@ -139,7 +159,7 @@ def dram_read_bytes(
         place += 1
     # A partial window at the end counts as the part of a window that it is.
     scale = np.where(windows <= _SAMPLED_WINDOWS, 1.0, total / window / sampled)
-    everything = tm * np.asarray(row_panel_bytes) + tn * np.asarray(column_panel_bytes)
+    everything = tm * row_panel_bytes + tn * column_panel_bytes
     return np.asarray(np.maximum(read * scale, everything), dtype=np.float64)
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.cost.distinct import distinct
 from tinygpu.expressions import Expr, Table, expr, tabulated
 from tinygpu.expressions.evaluation import Value
 from tinygpu.layouts.leaf import Leaf, same
@@ -187,18 +188,9 @@ def _of_uneven(
 
 def _distinct(columns: Sequence[Column]) -> tuple[Column, NDArray[np.intp]]:
     """The distinct rows of a table that is given by columns, and of each row which of these it is."""
-    mixed = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column, factor in zip(columns, _FACTORS[: len(columns)], strict=True):
-        mixed += np.asarray(column, dtype=np.int64).view(np.uint64) * factor
-    _, first, row = np.unique(mixed ^ mixed >> np.uint64(29), return_index=True, return_inverse=True)
-    found = np.stack([column[first] for column in columns], axis=1)
-    if all(np.array_equal(kept[row], column) for kept, column in zip(found.T, columns, strict=True)):
-        return found, row
-    found, row = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)  # two rows were mixed alike
-    return found, row.reshape(-1)
-
-
-_FACTORS = np.random.default_rng(1).integers(1, 1 << 63, 64, dtype=np.uint64) | np.uint64(1)
+    whole = [np.asarray(column, dtype=np.int64) for column in columns]
+    first, row = distinct(whole)
+    return np.stack([column[first] for column in whole], axis=1), row
 
 
 def _below(sizes: Sequence[int]) -> list[int]:
