@@ -93,4 +93,5 @@ def widest_pieces(piece: Param) -> Require:
         "no wider swizzle goes with the rows of a piece",
         kind="dominance",
         why="TMA moves a wider one in fewer boxes, and threads that store rows meet in no more banks",
+        only=(TensorSums.store, "staged"),
     )

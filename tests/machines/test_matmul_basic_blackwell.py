@@ -26,7 +26,7 @@ from tinygpu.spaces.build import build_space
 ORDERS = ("row", "col")
 # One more than a tile, primes, rounds fewer than stages, several tiles along each axis.
 SIZES = ((1, 1, 1), (129, 33, 65), (13, 97, 31), (257, 130, 65), (130, 257, 300), (128, 32, 32))
-POINT = {"bn": 32, "bk": 32, "stages": 3, "tiles": 2, "raster": 1, "swizzle": 32, "piece": 16}
+POINT = {"bn": 32, "bk": 32, "stages": 3, "tiles": 2, "raster": 1, "swizzle": 64, "piece": 16}
 
 
 def padded(n: int) -> int:

@@ -44,7 +44,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 SMALL = {
     "ctas": "one", "cluster_m": 1, "cluster_n": 1, "bn": 128, "bk": 256, "stages": 2, "scaled": 1, "tiles": 2,
-    "raster": 1, "piece": 16, "swizzle": 64, "vc": 8, "store": "direct", "split_k": 1, "stream_k": 0,
+    "raster": 1, "piece": 16, "swizzle": 128, "vc": 8, "store": "direct", "split_k": 1, "stream_k": 0,
 }  # fmt: skip
 PAIRS = SMALL | {"ctas": "pairs", "cluster_m": 2}
 # Beside one CTA: a pair, pairs side by side, and CTAs that fill each other's slots.

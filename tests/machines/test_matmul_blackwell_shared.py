@@ -28,7 +28,7 @@ SHARED: tuple[dict[str, Any], ...] = (
     {"split_k": 2}, {"split_k": 3}, {"stream_k": 1}, {"stream_k": 1, "ctas": "pairs"}, {"split_k": 2, "ctas": "pairs"},
 )  # fmt: skip
 SMALL: dict[str, Any] = {
-    "bm": 128, "bn": 64, "bk": 32, "stages": 2, "tiles": 2, "cluster_m": 2, "cluster_n": 1, "raster": 1, "swizzle": 32,
+    "bm": 128, "bn": 64, "bk": 32, "stages": 2, "tiles": 2, "cluster_m": 2, "cluster_n": 1, "raster": 1, "swizzle": 64,
     "piece": 16,
 }  # fmt: skip
 

@@ -32,7 +32,7 @@ from tinygpu.spaces.part import SpaceError
 
 SMALL = {
     "bm": 128, "ctas": "pairs", "store": "direct", "bn": 64, "bk": 32, "stages": 2, "tiles": 2, "cluster_m": 2,
-    "cluster_n": 2, "raster": 1, "swizzle": 32, "piece": 16,
+    "cluster_n": 2, "raster": 1, "swizzle": 64, "piece": 16,
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, all_of, any_of, expr, maximum, symbol
 from tinygpu.language.exchange import ExchangePlan
-from tinygpu.language.instruction import Transfer
+from tinygpu.language.instruction import BulkTransfer, Transfer
 from tinygpu.language.memories import GMEM
 from tinygpu.language.parameters import AccessPattern, Choice, Param
 from tinygpu.program import nodes as n
@@ -26,7 +26,10 @@ SIDE_BY_SIDE = (
     "threads side by side along the contiguous axis share sectors; fewer of them never touch fewer sectors "
     "(CUDA C++ Best Practices Guide, coalesced access)"
 )
-
+SWIZZLED = (
+    "a tensor copy moves a box as wide as its swizzle: a wider one takes fewer boxes, which ask L2 for longer runs; "
+    "products read matrices of 8 rows under each of them without bank conflicts (PTX ISA, swizzling modes)"
+)
 
 ALIKE = "where it does nothing else for any of them, it is the same kernel"
 
@@ -75,7 +78,35 @@ def dominance(
                 instead=frozenset(name for w in ways for name in w),
             )
         )
+    for s in _operand_swizzles(program, listed):
+        if s.name not in shapes:
+            wider = _holds(legality, {s.name: s * 2}, s)
+            out.append(
+                Constraint(
+                    f"{s.name} widest",
+                    ~wider,
+                    f"no wider swizzle than {s.name} is legal",
+                    "dominance",
+                    "swizzles",
+                    "model",
+                    SWIZZLED,
+                    instead=frozenset({s.name}),
+                )
+            )
     return [*out, *_exchanges(program, choices)]
+
+
+def _operand_swizzles(program: Program, params: tuple[Param, ...]) -> list[Param]:
+    """Parameters that are the width of swizzles, and of nothing but buffers that tensor copies fill for products."""
+    touched: dict[str, bool] = {}
+    for s in walk(program.body):
+        bulk = isinstance(s, n.Copy) and all(isinstance(hop, BulkTransfer) for hop in s.instructions)
+        sides = ((s.writes, bulk), (s.reads, isinstance(s, n.Multiply)))
+        for tile, fits in ((tile, fits) for tiles, fits in sides for tile in tiles):
+            if tile.buffer is not None and tile.buffer.swizzle_bytes is not None:
+                for name in tile.buffer.swizzle_bytes.symbols:
+                    touched[name] = touched.get(name, True) and fits and tile.buffer.swizzle_bytes.sympy.is_Symbol
+    return [p for p in params if touched.get(p.name, False)]
 
 
 def _exchanges(program: Program, choices: Iterable[Choice]) -> Iterator[Constraint]:
