@@ -123,6 +123,11 @@ class _Relaxation:
             whole = ceil_div(named["ctas"], device.sm_count) * per_cta(kind)
             return where(named["even"] == 1, named["ctas"] * per_cta(kind) // device.sm_count, whole)
 
+        def waited(kind: str) -> Expr:
+            """Products that go on while the next are asked for hide what rounds wait for."""
+            hidden = counts.path != "mma.sync"
+            return named[f"prologue.{kind}"] + named[f"epilogue.{kind}"] if hidden else per_cta(kind)
+
         works = [f.name for f in fields(Work)]
         # CTAs that share tiles evenly may do less than one each
         self._alone = {kind: amount(where(named["even"] == 1, 0, per_cta(kind))) for kind in works}
@@ -130,7 +135,7 @@ class _Relaxation:
         self._flops = amount(named["ctas"] * per_cta("tensor_flops"))
         # CTAs that take tile after tile hide the latencies of one tile behind the work of the next
         persistent = counts.program.grid.scheduler.persistent
-        self._chain = {} if persistent else {f.name: amount(per_cta(f.name)) for f in fields(Chain)}
+        self._chain = {} if persistent else {f.name: amount(waited(f.name)) for f in fields(Chain)}
         # what panels read again is left out: the predictor says how much of it L2 forgets
         traffic = named["read_once"] + named["written"] if "locality" in counts.heuristics else named["compulsory"]
         self._traffic_bytes = amount(traffic)

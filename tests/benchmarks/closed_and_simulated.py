@@ -1,7 +1,8 @@
 """The closed form beside the simulator, on random candidates: python -m tests.benchmarks.closed_and_simulated
 
 Both speak of the same work; what they take to overlap differs. Compared are the seconds of the SMs, without launch and
-power, of machines whose roles hand pipelines to each other.
+power, of machines whose roles hand pipelines to each other; with --products, of 20 matrix products on a B200, and of
+some of them on an H100.
 """
 
 from __future__ import annotations
@@ -36,11 +37,23 @@ CASES: tuple[tuple[type[Machine], str, Mapping[str, int], bool], ...] = (
     (MatmulHopper, "h100", {"m": 4096, "n": 4096, "k": 4096}, False),
 )
 
+# Large, with a short and a long k, of few rows, of sizes that no tile divides.
+SIZES = (
+    (8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (1024, 1024, 1024), (512, 512, 512),
+    (8192, 8192, 1024), (16384, 2048, 4096), (12288, 12288, 512), (3072, 9216, 3072), (1536, 1536, 8192),
+    (512, 512, 65536), (256, 4096, 16384), (128, 8192, 8192), (64, 8192, 8192), (16, 7168, 4096),
+    (1000, 1000, 1000), (5000, 3000, 2000), (4100, 4104, 4104), (7777, 1240, 4328), (300, 20000, 2048),
+)  # fmt: skip
+PRODUCTS: tuple[tuple[type[Machine], str, Mapping[str, int], bool], ...] = (
+    *((MatmulBlackwell, "b200", dict(zip("mnk", sizes, strict=True)), False) for sizes in SIZES),
+    *((MatmulHopper, "h100", dict(zip("mnk", sizes, strict=True)), False) for sizes in SIZES[::3]),
+)
 
-def main(count: int, only: str) -> None:
+
+def main(count: int, only: str, products: bool) -> None:
     head = ("machine, device, problem", "candidates", "simulated / closed form", "5 % to 95 %", "off", "Spearman")
     print(f"| {' | '.join(head)} |\n| --- | {' | '.join(['---:'] * 5)} |")
-    for machine, gpu, sizes, causal in CASES:
+    for machine, gpu, sizes, causal in PRODUCTS if products else CASES:
         if only not in machine.__name__:
             continue
         options = {"options": {"causal": True}} if causal else {}
@@ -67,5 +80,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--only", default="", help="part of a machine's name")
+    parser.add_argument("--products", action="store_true", help="of 20 matrix products")
     said = parser.parse_args(sys.argv[1:])
-    main(said.count, said.only)
+    main(said.count, said.only, said.products)

@@ -19,7 +19,7 @@ from tinygpu.cost.demand import TensorPath
 from tinygpu.cost.held import held_bytes
 from tinygpu.cost.in_steps import row_of
 from tinygpu.cost.look_back import chained, handed_on
-from tinygpu.cost.main_loops import in_turn, main_loop, sums_of, taking_sums
+from tinygpu.cost.main_loops import in_turn, main_loop, sums_of, taking, taking_sums
 from tinygpu.cost.named_rows import picked_windows
 from tinygpu.cost.operations import Operations, Tally, bytes_of, sum_of
 from tinygpu.cost.passes import read_again
@@ -33,6 +33,7 @@ from tinygpu.language.memories import GMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
 from tinygpu.program.in_pieces import leaves_in_pieces
+from tinygpu.program.products import used_in_rounds
 from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.tree import Use, places, uses, walk
 
@@ -64,7 +65,10 @@ def count(program: Program, heuristics: tuple[str | Heuristic, ...] = HEURISTICS
     def in_floats(values: Mapping[str, Any]) -> Any:
         return useful({name: _float(value) for name, value in values.items()})[0]
 
-    return Counts(program, tuple(named), compute, operand, accumulator, heuristics, path, expressions, in_floats)
+    in_the_end = path != "mma.sync" and len(program.roles) > 1 and not counter.sums_in_rounds()
+    return Counts(
+        program, tuple(named), compute, operand, accumulator, heuristics, path, expressions, in_floats, in_the_end
+    )
 
 
 class _Counter:
@@ -75,7 +79,10 @@ class _Counter:
         self.iterations: Expr = expr(1)
         roles = [s.body for s in walk(program.body) if isinstance(s, n.InRole)]
         self.in_pieces = leaves_in_pieces(program.body)
-        self.main = {loop for body in roles or [program.body] for loop in main_loop(body, sums_of(program))}
+        bodies, sums = roles or [program.body], sums_of(program)
+        self.main = {loop for body in bodies for loop in main_loop(body, sums)}
+        # What a role does with sums that it takes once for each tile comes behind the loop that made them.
+        self.behind = {s for body in bodies if not main_loop(body, sums) for s in taking(body, sums)}
 
     def run(self) -> None:
         loops = [s for s in walk(self.program.body) if isinstance(s, n.Repeated) and not s.written_out]
@@ -109,6 +116,7 @@ class _Counter:
         return phase
 
     def _statement(self, s: n.Statement, phase: str, times: Expr) -> str:
+        phase = "epilogue" if s in self.behind else phase
         tally = self.phases[phase]
         warps = self.operations.warps
         match s:
@@ -185,6 +193,7 @@ class _Counter:
         out = {
             "ctas": ctas,
             "cluster": p.grid.cluster,
+            "slices": p.grid.scheduler.slices,
             "threads": self.operations.threads,
             "registers": registers_estimate(p),
             "even": p.grid.scheduler.even,
@@ -227,6 +236,11 @@ class _Counter:
         """Where warps take sums from tensor memory in their main loops: products and lanes have the slots by turns."""
         found = (u for name in sorted(sums_of(self.program)) for u in uses(self.program.body, name))
         return [u for u in found if u.does == "consume" and self.main & set(u.loops)]
+
+    def sums_in_rounds(self) -> bool:
+        """Whether what is multiplied in a round is used there: by the role itself, or by one that takes it."""
+        blocks = (u for p in self.program.pipelines for u in uses(self.program.body, p.name) if u.does == "consume")
+        return bool(self._taken_in_rounds()) or any(used_in_rounds(u) for u in blocks)
 
     def _circulating(self) -> Expr:
         """Slots that are taken there, each by itself: rings that one role takes in a round wait for each other."""

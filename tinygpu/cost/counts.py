@@ -10,7 +10,7 @@ import numpy as np
 
 from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
 from tinygpu.cost.locality import dram_read_bytes
-from tinygpu.cost.main_loops import in_turn
+from tinygpu.cost.main_loops import in_turn, sums_of
 from tinygpu.cost.operations import CHAIN, WORK
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr
@@ -26,6 +26,7 @@ class Counts:
     compute      from parameters, dims and tensor facts to the counts, in the order of the names
     expressions  the same counts as expressions, for whoever asks what they can be at least
     useful       tensor operations that the problem asks for, of the same values: in floats, which hold them
+    asks_ahead   whether rounds multiply asynchronously, and nobody uses their sums before the last of them
     """
 
     program: Program
@@ -37,6 +38,7 @@ class Counts:
     path: TensorPath = "mma.sync"
     expressions: tuple[Expr, ...] = ()
     useful: Callable[[Mapping[str, Any]], Any] = field(default=lambda values: 0.0)
+    asks_ahead: bool = False
 
     def value(self, name: str, values: Mapping[str, Any]) -> Any:
         """One of the counts by name: "iterations", "registers", "smem", ..."""
@@ -72,10 +74,12 @@ class Counts:
             bytes_in_flight_per_cta=np.maximum(v["in_flight"], 1),
             held=int(len(self.program.roles) > 1),
             late=v["held"] / np.maximum(v["slots"], 1),
+            ahead=self._ahead(v),
             persistent=int(self.program.grid.scheduler.persistent),
             asks=v["asks"],
             even=v["even"],
             turns=v["turns"],
+            one_stores=int(bool(sums_of(self.program))),
             in_turn=int(bool(in_turn(self.program))),
             handed_on=v["handed_on"],
             chained=v["chained"],
@@ -91,6 +95,12 @@ class Counts:
             accumulator=self.accumulator or "f32",
             tensor_path=self.path,
         )
+
+    def _ahead(self, v: Mapping[str, Any]) -> Any:
+        """Whether products go on while the next round's are asked for: a thread of its own asks for those into tensor
+        memory as soon as their slot has come, a warpgroup while the group before is under way.
+        """
+        return self.asks_ahead * np.greater(v["prefetch" if self.path == "tcgen05" else "held"], 0).astype(np.int64)
 
     def _rows(self, v: Mapping[str, Any]) -> tuple[tuple[Phase, ...], ...]:
         """The rows among the counts."""

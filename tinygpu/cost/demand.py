@@ -123,10 +123,13 @@ class Demand:
                              and drain; 0: it is asked for while the tile before is in use
     late                     share of the places of what is under way that products still read when the next ones begin;
                              less than 1
+    ahead                    1: products of a round are asked for while those of the one before go on (wgmma, tcgen05),
+                             which hide what a round waits for in series
     even                     1: CTAs share the rounds of the last tiles, so that all do the same number (stream-K)
     persistent               1: CTAs take tile after tile, and fetch the next one's data while they finish this one
     asks                     1: behind each tile a CTA hears which one is next, for which it has asked where it began
     turns                    tiles that a CTA works on at a time: one is multiplied while others are stored
+    one_stores               1: one role stores all of them, each behind the one before
     in_turn                  1: groups of warps take turns within a tile, round after round; what one waits for is
                              hidden by what the others do meanwhile
     handed_on                trips to L2 that CTAs make one after another in a row of tiles, each for the next
@@ -158,10 +161,12 @@ class Demand:
     tmem_bytes_per_cta: Cells = 0
     held: Cells = 0
     late: Cells = 0
+    ahead: Cells = 0
     even: Cells = 0
     persistent: Cells = 0
     asks: Cells = 0
     turns: Cells = 1
+    one_stores: Cells = 0
     in_turn: Cells = 0
     handed_on: Cells = 0
     chained: Cells = 0

@@ -11,9 +11,9 @@ from tinygpu.program.tree import places, walk
 def in_turn(program: Program) -> tuple[str, ...]:
     """The roles that take turns within a tile, in their order; none where roles take turns at tiles, or not at all."""
     turns = {p.name for p in program.pipelines if not p.buffers}
-    taking = (place.role for place in places(program.body) if place.consumes & turns)
+    found = (place.role for place in places(program.body) if place.consumes & turns)
     shares = {role.name: role.share[1] for role in program.roles}
-    return tuple(dict.fromkeys(name for name in taking if shares[name] == 1))
+    return tuple(dict.fromkeys(name for name in found if shares[name] == 1))
 
 
 def taking_sums(program: Program) -> tuple[str, ...]:
@@ -35,10 +35,15 @@ def main_loop(body: tuple[n.Statement, ...], sums: frozenset[str]) -> list[n.Rep
     outside of its loops, once for each tile, has no such loop.
     """
     loops = [s for s in walk(body) if isinstance(s, n.Repeated) and not s.written_out]
-    taking = [s for s in walk(body) if isinstance(s, n.Consume) and s.pipeline in sums]
-    if taking and not any(s in taking for s in walk(tuple(loops))):
+    taken = taking(body, sums)
+    if taken and not any(s in taken for s in walk(tuple(loops))):
         return []
     for kind in (n.Multiply, n.Pipelined | n.Produce):
         if found := [s for s in loops if any(isinstance(inner, kind) for inner in walk((s,)))]:
             return found[:1]
     return loops[:1]
+
+
+def taking(body: tuple[n.Statement, ...], sums: frozenset[str]) -> list[n.Consume]:
+    """Where a role takes sums from tensor memory."""
+    return [s for s in walk(body) if isinstance(s, n.Consume) and s.pipeline in sums]

@@ -294,7 +294,8 @@ class Operations:
             tally.add("accesses_read", times * accesses)
             tally.add("smem_store_wavefronts", times * ceil_div(held, WAVEFRONT_BYTES))
             stages = next((p.stages for p in self.program.pipelines if s.target.name.startswith(f"{p.name}.")), expr(1))
-            tally.in_flight_bytes = tally.in_flight_bytes + stages * ceil_div(moved, shared)
+            # of the sectors that are asked for, as these: rows that begin within sectors ask for more than they have
+            tally.in_flight_bytes = tally.in_flight_bytes + stages * sectors * SECTOR_BYTES
             self.prefetch = stages - 1
         else:
             tally.add("sectors_written", times * sectors)

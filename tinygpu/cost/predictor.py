@@ -63,6 +63,7 @@ class Prediction:
     busy_s       unit -> seconds that it would need alone, its work spread evenly over the device
     reads_s      least time in which the loops' data comes with so much of it under way at a time (Little's law); part
                  of the latency where it is longer than the work, hidden where it is shorter
+    handovers_s  what the rounds of loops wait for in series, whether products hide it or not
     roofline_s   least time of the problem: useful tensor work at the datasheet's peak, or compulsory DRAM traffic
     waves        CTAs over the CTAs that run at a time
     occupancy    resident CTAs and what limits them
@@ -76,6 +77,7 @@ class Prediction:
     launch_s: Times
     busy_s: Mapping[str, Times]
     reads_s: Times
+    handovers_s: Times
     roofline_s: Times
     waves: Times
     occupancy: Occupancy
@@ -183,6 +185,10 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     around_s = unit_s[1]["tensor"] / np.maximum(demand.circulating, 1) + count * row_s(rates, demand, memory)
     shown_s = np.maximum(around_s - busiest(unit_s[1], once), 0)
     chains_s = chains_s[0], np.where(circulating, shown_s, chains_s[1]), chains_s[2]
+    # Where the next round's products are asked for while these go on, what that waits for shows beyond these alone.
+    waited_s = chains_s[1]
+    shown_s = np.maximum(waited_s - busiest(turned(unit_s[1], once), once), 0)
+    chains_s = chains_s[0], np.where(np.asarray(demand.ahead) > 0, shown_s, waited_s), chains_s[2]
     shared_s = np.maximum(unit_s[1]["l2"], dram_s[1] * np.minimum(ctas, sms))
     # What holds its place until it was used has its use in the time until it comes (`Rates.reads_s`).
     waits = (np.asarray(demand.prefetch_iterations) == 0) & (np.asarray(demand.held) == 0)
@@ -197,7 +203,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         alone = [busiest(u, once) + chain for u, chain in zip(units, chains_s, strict=True)]
         used_s = fed(loop, once) + chains_s[1]
         # Products alone hold what was brought where their sums go around: what warps do with these holds none of it.
-        held_s = np.where(circulating, loop["tensor"], used_s)
+        held_s = np.where(circulating, loop["tensor"], fed(loop, once) + waited_s)
         reads_s = rates.reads_s(demand, memory, shared_s, held_s)
         alone[1] = np.where(waits, np.maximum(used_s + reads_s, alone[1]), np.maximum(alone[1], reads_s))
         # A persistent CTA asks for a tile's data while it finishes the tile before; turns overlap that with the next.
@@ -205,7 +211,12 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         # Which tile is next it asks where it begins one: a tile takes as long as the answer at least.
         moved_s = np.maximum(moved_s, rates.answer_s(demand))
         tile_s = np.maximum(np.maximum(used_s, (used_s + alone[2]) / turns), moved_s)
-        last_tile_s = np.maximum(used_s + alone[2], moved_s)
+        tile_s = np.maximum(tile_s, np.asarray(demand.one_stores) * alone[2])
+        # The last tile is stored behind its loop, whose data have come by then: ahead of time only as far as tiles
+        # before it took longer than their data.
+        ahead_s = full * np.maximum(tile_s - reads_s, 0)
+        last_tile_s = np.maximum(np.maximum(used_s, alone[1] - ahead_s) + alone[2], busiest(whole, once))
+        last_tile_s = np.maximum(last_tile_s, rates.answer_s(demand))
         lone_s = np.where(persistent, tile_s, alone[0] + alone[1] + alone[2])
         return _Alone((alone[0], alone[1], alone[2]), reads_s, tile_s, last_tile_s, lone_s)
 
@@ -260,6 +271,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         launch_s=spread(launch_s),
         busy_s={key: spread(busy[key]) for key in UNITS},
         reads_s=spread(reads_s * ctas / slots),
+        handovers_s=spread(waited_s * ctas / slots),
         roofline_s=spread(rates.roofline_s(demand, ctas)),
         waves=spread(ctas / slots),
         occupancy=resident,

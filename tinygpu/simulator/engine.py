@@ -362,7 +362,8 @@ class _Engine:
         for unit, seconds in stretch.units.items():
             end = max(end, self._use(process, unit, stretch.label, start, seconds))
         if any(stretch.read_s):
-            end = max(end, self._memory(process, stretch.label, stretch.read_s, start) + self.plan.latency_s)
+            arrived = self._memory(process, stretch.label, stretch.read_s, start) + self.plan.latency_s
+            end = max(end, arrived - stretch.near_s)
         end += stretch.chain_s
         self._note(process, stretch.label, "work", start, end)
         return end

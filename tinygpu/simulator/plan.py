@@ -26,6 +26,7 @@ class Stretch:
     write_s  likewise, not waited for
     alone_s  seconds from start to end where nobody else uses the units; latencies follow
     chain_s  latencies that follow the work
+    near_s   by how much what it waits for arrives sooner than the plan's latency: what CTAs left in L2 for each other
     """
 
     label: str
@@ -34,6 +35,7 @@ class Stretch:
     write_s: tuple[float, float]
     alone_s: float
     chain_s: float
+    near_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

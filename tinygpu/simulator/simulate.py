@@ -288,9 +288,11 @@ class _Times:
         read, written = float(np.asarray(work.sectors_read)), float(np.asarray(work.sectors_written))
         read_l2_s = float(self.rates.l2_s(work.sectors_read, work.accesses_read))
         written_l2_s = float(self.rates.l2_s(work.sectors_written, work.accesses_written, work.accesses_to_one))
+        near_s = 0.0
         if read:  # the first round trip is simulated
             loads, trips = (float(np.asarray(waits)) for waits in (chain.global_loads, chain.l2_trips))
-            first = 0 if loads else 1  # is one to L2
+            first = 0 if loads else min(trips, 1)  # is one to L2
+            near_s = first * max(self.latency_s - self.rates.l2_cycles / self.rates.clock_hz, 0.0)
             chain = replace(
                 chain, global_loads=0 if asked.together else max(loads - 1, 0), l2_trips=max(trips - first, 0)
             )
@@ -302,6 +304,7 @@ class _Times:
             (written_l2_s, written * self.write_dram_s),
             float(contended([np.asarray(s) for s in slowed], self.demand.tensor_path)) if slowed else 0.0,
             float(self.rates.chain_s(chain, self.rates.memory_cycles(self.demand))),
+            near_s,
         )
 
 
