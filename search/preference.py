@@ -37,7 +37,18 @@ IDLE_SHARE = 1e-2
 REFETCH_SHARE = 1e-4
 # Of the time in which data would come with so much of it under way at a time, which work hides: data that comes late
 # now and then is waited for the sooner, the less of it is under way.
-READS_SHARE = 3e-4
+READS_SHARE = 2e-3
+# Of what SMs wait for, latencies and the last wave, also where the power limit takes as long anyway: how much room it
+# leaves for that differs from part to part, and from data to data. It shows sums that wait in tensor memory until the
+# ones before are stored, rings that are too short, and tiles that leave SMs idle.
+WAITS_SHARE = 2e-2
+# Of what rounds wait for in series while products hide it: each hands a slot over, and longer rounds do so less often.
+HANDOVERS_SHARE = 1e-2
+# Where CTAs share tiles: that they wait for each other, and what they leave in L2, is worth it only where it shows.
+SHARED_SHARE = 3e-3
+# For each doubling of the persistent CTAs of an SM whose roles overlap by themselves: each has a ring of its own, half
+# as deep, and nothing orders their turns at the tensor cores.
+CROWDED_SHARE = 1e-3
 # For all registers that a thread can have: what the assembler needs beyond the estimate spills.
 REGISTERS_SHARE = 1e-4
 # For all shared memory that a CTA can have.
@@ -55,7 +66,14 @@ Division = tuple[int, ...]
 
 
 def strain(
-    prediction: Prediction, registers: Any, smem_share: Any, cluster: Any, refetch_s: Any, idle: Any = 0.0
+    prediction: Prediction,
+    registers: Any,
+    smem_share: Any,
+    cluster: Any,
+    refetch_s: Any,
+    idle: Any = 0.0,
+    shared: Any = False,
+    persistent_roles: bool = False,
 ) -> NDArray[np.float64]:
     """Seconds that are added to the predicted ones to choose; never negative, and infinite where the launch is refused.
 
@@ -64,6 +82,9 @@ def strain(
     cluster     CTAs of a cluster
     refetch_s   seconds of DRAM if L2 kept nothing from one wave to the next
     idle        share of the SMs that never have a CTA
+    shared      whether CTAs share tiles
+    persistent_roles
+                whether CTAs take tile after tile, with a role for each of what they do
     """
     seconds = prediction.seconds
     hidden_s = sum(np.asarray(busy) for busy in prediction.busy_s.values())
@@ -72,8 +93,12 @@ def strain(
         + IDLE_SHARE * np.asarray(idle)
         + REGISTERS_SHARE * np.asarray(registers) / 255
         + SMEM_SHARE * np.asarray(smem_share)
+        + SHARED_SHARE * np.asarray(shared)
+        + CROWDED_SHARE * persistent_roles * np.log2(np.maximum(prediction.occupancy.ctas_per_sm, 1))
     )
+    waits_s = prediction.latency_s + prediction.tail_s
     added = HIDDEN_SHARE * hidden_s + REFETCH_SHARE * np.asarray(refetch_s) + READS_SHARE * prediction.reads_s
+    added = added + WAITS_SHARE * waits_s + HANDOVERS_SHARE * prediction.handovers_s
     return np.asarray(np.where(np.isfinite(seconds), added + shares * seconds, np.inf), dtype=np.float64)
 
 
@@ -201,4 +226,6 @@ def strain_of(
         counts.value("cluster", values),
         counts.refetched_bytes(values, device) / device.dram_bytes_per_s,
         np.maximum(1 - busy / device.sm_count, 0),
+        (np.asarray(counts.value("even", values)) > 0) | (np.asarray(counts.value("slices", values)) > 1),
+        len(counts.program.roles) > 1 and counts.program.grid.scheduler.persistent,
     )

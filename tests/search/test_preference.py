@@ -11,10 +11,11 @@ import pytest
 from tinygpu.api.machines import family
 from tinygpu.devices import device
 from tinygpu.language.problem import Problem
+from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.search.history import History
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
-from tinygpu.search.preference import RESOLUTION, alike, division, judge, ranked
+from tinygpu.search.preference import RESOLUTION, alike, division, judge, ranked, strain_at
 from tinygpu.search.result import Result
 from tinygpu.search.searchable import Point
 from tinygpu.spaces.build import MachineSpace, build_space
@@ -209,3 +210,46 @@ def test_what_is_alike_divides_the_work_alike_and_takes_as_long(seed: int) -> No
                 expected.append(trial.point)
     assert count == len(expected)
     assert set(differ) == {name for p in expected for name in p if name in point and p[name] != point[name]}
+
+
+# Of a product of 4096 cubed on a B200, what an expert has and what differs from it in one thing, or in one trade: equal
+# to the model within its resolution, or slower.
+EXPERT: dict[str, int | str] = {
+    "store": "staged", "bm": 128, "ctas": "pairs", "tiles": 2, "cluster_m": 2, "cluster_n": 1, "raster": 8,
+    "split_k": 1, "stream_k": 0, "launch_control": 0, "outs": 2, "swizzle_c": 128, "vc": 8, "bn": 256, "bk": 64,
+    "stages": 6, "swizzle": 128, "piece": 64,
+}  # fmt: skip
+WORSE: dict[str, dict[str, int | str]] = {
+    "one slot of sums": {"tiles": 1},
+    "half of the ring": {"stages": 3},
+    "two CTAs on an SM, each with half of the ring": {"tiles": 1, "stages": 3, "outs": 1, "piece": 32, "swizzle_c": 64},
+    "short rounds under a narrow swizzle": {"bk": 32, "stages": 12, "swizzle": 64},
+    "a cluster of 16": {"cluster_m": 4, "cluster_n": 4},
+    "tiles that CTAs share": {"stream_k": 1},
+    "tiles of one CTA": {"ctas": "one", "stages": 4},
+}
+
+
+@pytest.mark.parametrize("what", WORSE)
+def test_preference_among_equals_is_an_experts(what: str) -> None:
+    problem = MatmulBlackwell.problem(m=4096, n=4096, k=4096, dtypes={"a": "bf16"})
+    space = build_space(MatmulBlackwell, problem, device("b200"))
+    objective = PredictedTime(space)
+    scores = []
+    for point in (EXPERT, EXPERT | WORSE[what]):
+        assert point in space.space, point
+        found = objective.prediction(point)
+        scores.append(float(found.seconds) + strain_at(space, point, found))
+    assert scores[0] < scores[1]
+
+
+def test_the_first_choice_into_tensor_memory_is_what_an_expert_would_pick() -> None:
+    """Of pairs of 256 x 256: a deep ring of wide rows, two slots of sums, one CTA on an SM, the smallest cluster."""
+    problem = MatmulBlackwell.problem(m=4096, n=4096, k=4096, dtypes={"a": "bf16"})
+    space = build_space(MatmulBlackwell, problem, device("b200"))
+    objective = PredictedTime(space)
+    tile = {name: EXPERT[name] for name in ("bm", "bn", "ctas", "piece", "launch_control", "store")}
+    first = ranked(objective, minimize(space.space.restrict(tile), objective), 1, 1)[0][0].point
+    wanted = ("tiles", "cluster_m", "cluster_n", "split_k", "stream_k", "swizzle", "bk", "stages")
+    assert {name: first[name] for name in wanted} == {name: EXPERT[name] for name in wanted}
+    assert int(objective.prediction(first).occupancy.ctas_per_sm) == 1
