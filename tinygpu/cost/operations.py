@@ -284,7 +284,7 @@ class Operations:
 
     def _bulk(self, s: n.Copy, bulk: BulkTransfer, tally: Tally, times: Expr) -> None:
         """One instruction moves one box, 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""
-        moved, held = bytes_of(s.source), bytes_of(s.target if s.source.memory is GMEM else s.source)
+        held = bytes_of(s.target if s.source.memory is GMEM else s.source)
         access = boxes(s, bulk)
         shared = expr(1) if s.multicast is None else self.program.grid.axes[s.multicast].cluster
         begins = window(access.tile, tensor_pitches(access.tile), self.program.indices)
