@@ -75,6 +75,12 @@ class Distribution:
             span = f"from {self.low:g} to {self.high:g}"
             raise ValueError(f"matrices with numbers {span} have no condition number of {self.condition:g}")
 
+    @property
+    def ends_drawn(self) -> tuple[float, float]:
+        """The least and the greatest number that is ever drawn."""
+        used = [n for n, w in zip(self.listed, self.weights or (1.0,) * len(self.listed), strict=True) if w]
+        return (min(used), max(used)) if used else (self.low, self.high)
+
     # -- drawing ---------------------------------------------------------------------------------------------------
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """An array of numbers, the two ends among them; of matrices the ends of their eigenvalues."""
@@ -124,8 +130,7 @@ class Distribution:
         one end or the other at times.
         """
         values = np.array(values, dtype=np.float64)
-        used = [n for n, w in zip(self.listed, self.weights or (1.0,) * len(self.listed), strict=True) if w]
-        ends: tuple[float, ...] = (min(used), max(used)) if used else (self.low, self.high)
+        ends: tuple[float, ...] = self.ends_drawn
         if values.size == 1:
             values[...] = (*ends, float(values.item()), float(values.item()))[int(rng.integers(4))]
         elif values.size:

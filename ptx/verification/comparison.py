@@ -157,7 +157,7 @@ def difference(output: Operand, got: NDArray[Any], answer: Answer) -> Difference
         worst = None
         if wrong.any():
             worst = Worst(
-                output.name, tuple(int(i) for i in at), float(values[at]), float(target[at]),
+                output.name, tuple(int(i) for i in at), float(values[at]), float(target[at]) + 0.0,
                 0.0 if np.isnan(bound[at]) else float(bound[at]), float(ratio[at]),
             )  # fmt: skip
     special = anything | ~np.isfinite(want)

@@ -116,14 +116,15 @@ def free_floats(machine: type[Declared], problem: Problem) -> frozenset[str]:
 
 
 def has_lines(machine: type[Declared], problem: Problem) -> bool:
-    """Whether a tensor that is read is of a float type of a byte or more, and nothing is said of its numbers."""
-    return bool(free_floats(machine, problem))
+    """Whether lines of a tensor that is read may be told from each other."""
+    declared = input_distributions(machine, problem)
+    return any(_lined(o, declared) for o in problem.operands if o.access != "out")
 
 
 def has_few_lines(machine: type[Declared], problem: Problem) -> bool:
     """Whether a tensor has fewer lines than there are kinds of them; vectors count where there is nothing else."""
     declared = input_distributions(machine, problem)
-    shapes = [o.shape for o in problem.operands if o.access != "out" and _is_free(o, declared)]
+    shapes = [o.shape for o in problem.operands if o.access != "out" and _lined(o, declared)]
     counts = [math.prod(shape[:-1]) for shape in shapes if len(shape) > 1] or [len(shapes)]
     return 0 < min(counts) < KINDS
 
@@ -147,6 +148,13 @@ def _is_free(o: Operand, declared: Mapping[str, Distribution]) -> bool:
     return o.dtype.is_float and o.dtype.bits >= 8 and o.name not in declared
 
 
+def _lined(o: Operand, declared: Mapping[str, Distribution]) -> bool:
+    """Whether an operand has floats of a byte or more of which those of a line may all be the same."""
+    law = declared.get(o.name)
+    alike = law is None or not (law.distinct or law.law in ("ascending", "definite"))
+    return o.dtype.is_float and o.dtype.bits >= 8 and alike
+
+
 def has_free_integers(machine: type[Declared], problem: Problem) -> bool:
     """Whether a tensor that is read is of an integer type of a byte or more, and nothing is said of its numbers."""
     declared = input_distributions(machine, problem)
@@ -167,6 +175,11 @@ def declared_values(
         found = declared.draw_whole(rng, shape, min(amplitude, _whole(dtype)))
     else:
         found = declared.draw(rng, shape)
+    return _encoded(found, declared, dtype)
+
+
+def _encoded(found: NDArray[np.float64], declared: Distribution, dtype: DType) -> NDArray[Any]:
+    """Numbers of a distribution as elements of a type, none of them beyond an end."""
     bits = element(dtype.name).encode_drawn(found, declared)
     held = np.asarray(bits).view(dtype.numpy)
     if dtype.name != "tf32":
@@ -264,13 +277,14 @@ def with_lines(
 
     In turn they are far below zero, next to zero, as they were drawn, and zero; of vectors each is one line. So a
     largest element is below what a wrong fill is, and epsilons and guards of divisions decide. Random numbers have
-    neither: among many, some are always above zero, and their squares add up to more than any epsilon.
+    neither: among many, some are always above zero, and their squares add up to more than any epsilon. Where
+    numbers are declared, all are the least, all the greatest, as they were drawn, and zero where that is one of them.
 
     first  the kind of the first line: 0 far below zero, 1 next to it, 2 as drawn, 3 zero
     """
     out, vectors = dict(arrays), 0
     for o in problem.operands:
-        if o.name not in arrays or not _is_free(o, declared):
+        if o.name not in arrays or not _lined(o, declared):
             continue
         array = arrays[o.name]
         drawn = array.astype(np.float64)
@@ -279,8 +293,15 @@ def with_lines(
         vectors += len(rows) == 1
         below = max(_BELOW, -_EXTREMES[o.dtype.name][0] / 2)
         near = max(_NEAR, 64 * _EXTREMES[o.dtype.name][1])
-        lines = np.select([kind[:, None] == k for k in range(KINDS)], [rows + below, rows * near, rows, 0 * rows])
-        changed = lines.reshape(array.shape).astype(np.float32)
+        ways = [rows + below, rows * near, rows, 0 * rows]
+        if law := declared.get(o.name):
+            least, most = (np.full_like(rows, end) for end in law.ends_drawn)
+            ways = [least, most, rows, 0 * rows if not law.listed and law.low <= 0 <= law.high else rows]
+        changed = np.select([kind[:, None] == k for k in range(KINDS)], ways).reshape(array.shape)
+        if law:
+            out[o.name] = _encoded(changed, law, o.dtype)
+            continue
+        changed = changed.astype(np.float32)
         out[o.name] = tf32_read(changed) if o.dtype.name == "tf32" else changed.astype(o.dtype.numpy)
     return out
 

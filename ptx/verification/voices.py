@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+
 from tinygpu.interpreter.fault import ProgramFault
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
@@ -12,7 +14,7 @@ from tinygpu.program.placement import Swizzles
 from tinygpu.program.program import Program
 from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.verification.comparison import compare_arrays
+from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.located import TooLong, follow, with_probes
 from tinygpu.ptx.verification.never_added import never_added
 from tinygpu.ptx.verification.plan import plan
@@ -22,6 +24,19 @@ from tinygpu.users_code import with_place
 ORDERS: tuple[Order, ...] = ("late", "early", "random")
 # CPU time after which no more runs are begun.
 CPU_SECONDS = 20.0
+
+
+def no_number(check: Check) -> list[str]:
+    """Where NaN comes from in which a reference has no part: among whole and random numbers there are none."""
+    worst = check.worst
+    special = check.inputs.endswith(("specials", "neighbours"))
+    if worst is None or not special or not np.isnan(worst.got) or np.isnan(worst.wanted):
+        return []
+    return [
+        "an infinity or a NaN among the inputs is multiplied by 0 there (a weight, a mask, the fill of what lies beyond"
+        " a tensor), and the reference leaves it out: choose by where or fill= instead of multiplying, let the"
+        " reference multiply too, as with np.pad, or declare values= of inputs that are finite"
+    ]
 
 
 def who_is_wrong(
@@ -44,7 +59,8 @@ def who_is_wrong(
             check = compare_arrays(trial, made, run.order)
             if check.wrong:
                 said = f"the program itself is wrong, run as it is written on {run.problem}: {check.worst}"
-                return "\n".join([said, *never_carried(program), *never_added(program, trial, ctas)])
+                why = [*never_carried(program), *never_added(program, trial, ctas)]
+                return "\n".join([said, *(why or no_number(check))])
             probed = with_probes(program, swizzles, kernel, trial, run.ctas)
             steps = follow(probed, machine, trial, order=run.order, alone=run.alone, seed=seed)
         except ProgramFault as fault:

@@ -181,7 +181,8 @@ class Tile(Operators):
         if len(self.shape) != 2 or self.buffer is not None:
             raise ValueError(
                 f"{self.name} has no transpose: a tile with two axes has one, in GMEM or in registers; "
-                "a buffer is read under a partition of its own shape"
+                "a buffer is read under a partition of its own shape, as t.b.T, and what is loaded has a .T; or it is "
+                "filled with the .T of a tile of a tensor, its other axis contiguous"
             )
         return self.permute(1, 0)
 

@@ -19,7 +19,9 @@ from tinygpu.language import (
     Tracer,
     between,
     blocked,
+    integers,
     maximum,
+    one_of,
     rsqrt,
     sqrt,
     uniform,
@@ -145,11 +147,31 @@ def test_what_has_declared_values_keeps_them() -> None:
     class Declared(RowMax):
         x = Input("f32", RowMax.m, RowMax.n, values=uniform(2, 3))
 
-    problem = Declared.problem(m=4, n=9)
-    assert not has_lines(Declared, problem)
-    assert has_lines(RowMax, RowMax.problem(m=4, n=9))
-    x = drawn(Declared, problem, "lines", 0, {"x": (4, 9), "y": (4,)})[0]["x"]
-    assert x.min() >= 2
+    class Signed(RowMax):
+        x = Input("f32", RowMax.m, RowMax.n, values=integers(-1, 8))
+
+    class Listed(RowMax):
+        x = Input("f32", RowMax.m, RowMax.n, values=one_of(3, 9, 5))
+
+    class Different(RowMax):
+        x = Input("f32", RowMax.m, RowMax.n, values=integers(0, 1 << 20, distinct=True))
+
+    def lines(machine: Any) -> list[list[float]]:
+        assert has_lines(machine, machine.problem(m=4, n=9))
+        x = drawn(machine, machine.problem(m=4, n=9), "lines", 0, {"x": (4, 9), "y": (4,)})[0]["x"]
+        assert ((x >= low) & (x <= high)).all()
+        return [sorted(set(line.tolist())) for line in x]
+
+    low, high = 2, 3
+    least, most, as_drawn, other = lines(Declared)
+    assert (least, most) == ([2.0], [3.0])
+    assert len(as_drawn) > 2  # zero is no such number
+    assert len(other) > 2
+    low, high = -1, 7
+    assert lines(Signed)[3] == [0.0]
+    low, high = 3, 9
+    assert lines(Listed)[:2] == [[3.0], [9.0]]
+    assert not has_lines(Different, Different.problem(m=4, n=9))
 
 
 class Unit(Machine):

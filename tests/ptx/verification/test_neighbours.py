@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +29,7 @@ from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.inputs import drawn, free_floats
 from tinygpu.ptx.verification.neighbours import has_few_neighbours, has_neighbours
 from tinygpu.ptx.verification.verify import verify
+from tinygpu.ptx.verification.voices import who_is_wrong
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
@@ -172,4 +174,39 @@ def test_a_reference_that_is_one_number_throughout_is_told() -> None:
     assert str(found).splitlines()[-1] == (
         "  NOTE: y is 0 in every element of every run, so that little is judged; "
         "declare values= of the inputs by which it is not"
+    )
+
+
+class Masked(Machine):
+    """y = x up to the diagonal, and 0 behind it, by a product"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m, n)
+    ld, st, arithmetic, whole = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("f32"), isa.arithmetic("s32")
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((4, 32), threads=32)
+        with p.grid((self.m, 4), (self.n, 32)) as (i, j), p.role("all", warps=1):
+            x = p.load(self.ld, self.x.tile(i, j, shape=(4, 32)), who)
+            seen = p.index(who.along(1), 1) + j <= p.index(who.along(0), 0) + i
+            p.store(self.st, self.y.tile(i, j, shape=(4, 32)), x * where(seen, 1.0, 0.0))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return np.tril(x)
+
+
+def test_what_makes_no_number_of_nothing_is_told() -> None:
+    problem = Masked.problem(m=30, n=40)
+    space = build_space(Masked, problem, device("a100"))
+    program = space.program({})
+    built = build(program, problem, {}, SolverCache())
+    wrong, why = who_is_wrong(program, built.layouts.swizzles, built.kernel, Masked, problem).splitlines()
+    assert re.fullmatch(
+        r"the program itself is wrong, run as it is written on m=.*: y\[.*\] is nan, wanted 0 .*", wrong
+    ), wrong
+    assert why == (
+        "an infinity or a NaN among the inputs is multiplied by 0 there (a weight, a mask, the fill of what lies beyond"
+        " a tensor), and the reference leaves it out: choose by where or fill= instead of multiplying, let the"
+        " reference multiply too, as with np.pad, or declare values= of inputs that are finite"
     )

@@ -308,7 +308,8 @@ def load(self: Any, p: Any, x: Any, y: Any, who: Any) -> Any:
         (
             lambda self, p, x, y, who: x.T,
             "x has no transpose: a tile with two axes has one, in GMEM or in registers; "
-            "a buffer is read under a partition of its own shape",
+            "a buffer is read under a partition of its own shape, as t.b.T, and what is loaded has a .T; or it is "
+            "filled with the .T of a tile of a tensor, its other axis contiguous",
         ),
         (
             lambda self, p, x, y, who: p.clear(x),

@@ -92,6 +92,14 @@ def product(
             lambda self, p, x, y, who: p.tiled(self.neg, "f16", "f16", (16, 8), (1, 1)),
             "p.tiled takes a MatrixMultiply, not {neg}",
         ),
+        (
+            lambda self, p, x, y, who: p.tiled(isa.Wgmma(64), "f16", "f16", (64, 64), (4, 1)),
+            "p.tiled: 4 warpgroups with 64 rows of wgmma each have more than the 64 rows of the tile",
+        ),
+        (
+            lambda self, p, x, y, who: p.tiled(isa.MmaSync(), "f16", "f16", (64, 4), (2, 1)),
+            "p.tiled: 1 warp with 8 columns of mma.sync each have more than the 4 columns of the tile",
+        ),
         (lambda self, p, x, y, who: p.apply(self.ld, x), "p.apply takes a Elementwise, not {ld}"),
         (lambda self, p, x, y, who: p.apply(self.neg, x), "neg computes on registers, and x lies in GMEM"),
         (

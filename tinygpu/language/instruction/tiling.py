@@ -42,10 +42,17 @@ def tiled(
     """Partitions of one step of `instruction` over an m x n tile, `warps` = (along m, along n) the grid of warps.
 
     depth  elements along k whose scales a thread holds, where the instruction takes such
+
+    Raises ValueError where so many warps have more than the tile.
     """
     m, n, k = instruction.shape(a, b)
     bm, bn = expr(shape[0]), expr(shape[1])
     wm, wn = expr(warps[0]), expr(warps[1])
+    for extent, count, each, what in ((bm, wm, m, "rows"), (bn, wn, n, "columns")):
+        if (extent // (count * each)).same(0):
+            who = f"{instruction.scope}{'s' * (not count.same(1))}"
+            more = f"{count} {who} with {each} {what} of {instruction.label} each"
+            raise ValueError(f"p.tiled: {more} have more than the {extent} {what} of the tile")
     operands = zip(instruction.fragments(a, b), ((m, k), (k, n), (m, n)), strict=True)
     (la, va), (lb, vb), (lc, vc) = (held_digits(fragment, extents) for fragment, extents in operands)
     conditions = (
