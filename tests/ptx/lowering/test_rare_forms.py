@@ -163,7 +163,7 @@ WHO = rare.WHO.coalesced
         (lambda c: compute.partition_of(window("Rows")), "x does not lie in registers"),
         (lambda c: gmem.gmem_access(c, buffered("OneTileRoles"), WHO), "ring.x is no window of a tensor"),
         (
-            lambda c: bulk.coordinates(c, buffered("OneTileRoles"), cast(Any, None), 0, 0),
+            lambda c: bulk.coordinates(c, buffered("OneTileRoles"), cast(Any, None), cast(Any, None), 0, 0),
             "ring.x is no window of a tensor",
         ),
         (

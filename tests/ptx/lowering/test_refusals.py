@@ -246,6 +246,7 @@ PLACES: dict[tuple[str, str], str] = {
     ("bulk", "{} rows of {} are not divided among {} CTAs"): "multicast",
     ("bulk", "{} is not aligned to {} bytes, and a tensor map needs that"): "a rule of the family: strides of NAME",
     ("bulk", "{} is no window of a tensor"): TYPE,
+    ("bulk", "rows of {} are no whole boxes of {}, and a map that pads needs that"): "a rule of the family: rows",
     ("bulk", "{} ({}) cannot be written for this target yet"): "no swizzle",
     ("bulk", "{} ({}) moves no rows between a tensor and a buffer"): TYPE,
     ("across_ctas", "nothing is placed that CTAs exchange"): "every exchange of a cluster is placed",
@@ -280,6 +281,13 @@ PLACES: dict[tuple[str, str], str] = {
     ("moves", "{} is not aligned to {} elements"): "a rule of the family: alignment of NAME",
     ("moves", "{} moves {} elements, and a thread holds {}"): "a rule of the family: vector along NAME",
     ("moves", "{} does not load thread by thread"): TYPE,
+    ("moves", "{} does not load whole tiles thread by thread"): TYPE,
+    ("prefetch", "{} does not load registers"): TYPE,
+    (
+        "prefetch",
+        "{} of the {} steps of {}, which has {} stages, are to be loaded ahead; of two steps or more one can be, in "
+        "two stages or more",
+    ): "tinygpu.language.derive: prefetch of NAME",
     ("moves", "{} does not store registers thread by thread"): TYPE,
     ("moves", "an access that never exists is not written"): OPEN,
     ("moves", "{} ({}) cannot be written for this target yet"): TYPE,
