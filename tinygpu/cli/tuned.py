@@ -13,6 +13,7 @@ from tinygpu.api.tune import Searched, Tuned
 from tinygpu.cli.printing import console, layouts_report, plain_name, short_point, table, verification_report
 from tinygpu.devices import Device
 from tinygpu.ptx.runtime.driver import DriverStatus
+from tinygpu.ptx.verification.inputs import Inputs
 from tinygpu.ptx.verification.verify import Verification
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.preference import RESOLUTION, alike
@@ -23,13 +24,15 @@ FUNNEL_ROWS = 10
 BEST_ROWS = 6
 
 # What a kernel was tried with.
-INPUTS = {
+INPUTS: dict[Inputs, str] = {
     "integers": "whole numbers",
     "random": "random numbers",
     "specials": "random numbers with NaN, infinities and extremes among them",
     "other specials": "random numbers with NaN, infinities and extremes among them",
     "lines": "random numbers with lines far below zero, next to it, and of zeros",
     "other lines": "random numbers with lines far below zero, next to it, and of zeros",
+    "neighbours": "random numbers with NaN beside the lines that integers name",
+    "other neighbours": "random numbers with NaN beside the lines that integers name",
 }
 
 

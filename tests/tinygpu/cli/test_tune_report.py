@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import example, given, settings
@@ -20,10 +20,11 @@ from tinygpu.api.machines import FAMILIES, SHIPPED, Family, family
 from tinygpu.api.problems import Asked, Refusal
 from tinygpu.api.tune import NothingFound, Searched, Tuned, tune
 from tinygpu.cli.printing import console, short_point
-from tinygpu.cli.tuned import funnel, tuned_report
+from tinygpu.cli.tuned import INPUTS, funnel, tuned_report
 from tinygpu.devices import device
 from tinygpu.ptx.runtime.driver import DriverStatus
 from tinygpu.ptx.verification.comparison import Check
+from tinygpu.ptx.verification.inputs import Inputs
 from tinygpu.ptx.verification.verify import Verification
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.preference import alike, division
@@ -185,3 +186,7 @@ def test_a_run_of_what_is_shipped_fits_on_a_screen(name: str, gpu: str) -> None:
     assert len(lines) <= WHOLE
     title = f"what {found.winner.space.machine.__name__}'s constraints remove"
     assert len(after(lines, title)) <= FUNNEL
+
+
+def test_whatever_a_kernel_is_tried_with_has_words() -> None:
+    assert INPUTS.keys() == set(get_args(Inputs))
