@@ -129,6 +129,23 @@ def test_a_table_says_what_was_met_of_what_there_is() -> None:
     assert "| `softmax` | 1 right | 1 right |  |  |  |  | 2 of 4 | 2 of 6 | 1 | 4 |" in rows
 
 
+def test_kinds_and_groups_of_tensor_products_are_counted() -> None:
+    machine = long_run.shipped("matmul_blackwell")
+    space = long_run.build_space(machine, machine.problem(m=64, n=64, k=64), long_run.device("b200"))
+    one, two = (
+        next(iter(space.space.restrict({"ctas": ctas, "launch_control": 0}).sample(1, np.random.default_rng(0))))
+        for ctas in ("one", "pairs")
+    )
+    assert [set(long_run.tensor_products(space.program(p))) for p in (one, two)] == [{"f16 1"}, {"f16 2"}]
+    drawn = long_run.Drawn(0, "matmul_blackwell", "b200", "", "", "", "right", "", 2.0, products="f16 1")
+    draws = [drawn, replace(drawn, stage="wrong", cpu=3.0), replace(drawn, products="i8 2", cpu=1.4)]
+    assert list(long_run.table_of_products([*draws, replace(drawn, products="")])) == [
+        "\n| kind | group | right | failed | s of CPU |", "| --- | ---: | ---: | ---: | ---: |",
+        "| f16 | 1 | 1 | 1 | 5 |", "| i8 | 2 | 1 | 0 | 1 |",
+    ]  # fmt: skip
+    assert not list(long_run.table_of_products([replace(drawn, products="")]))
+
+
 @pytest.mark.end_to_end
 def test_a_type_that_a_device_cannot_convert_gives_way() -> None:
     machine, bench = long_run.shipped("dequantise"), long_run.Workbench()

@@ -12,7 +12,8 @@ machines are passed over, and those that are left keep their numbers.
 
 JOURNAL has a line of JSON for each draw. A run that is started again goes on behind the last one, until the CPU time,
 that of all runs together, is spent. At the end a table of the whole journal is printed (structures and types met, of
-those that the machine has), and every failure with the command that tries it again:
+those that the machine has), another one of the kinds and groups of tcgen05.mma, and every failure with the command that
+tries it again:
 
     python -m tests.benchmarks.long_run --again NUMBER MACHINE DEVICE --seed S
 
@@ -25,6 +26,7 @@ import argparse
 import json
 import math
 import os
+import re
 import sys
 import traceback
 from collections import Counter
@@ -40,6 +42,9 @@ from tinygpu.devices import device
 from tinygpu.dtypes import DType
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import ProblemError
+from tinygpu.program.nodes import Multiply
+from tinygpu.program.program import Program
+from tinygpu.program.tree import walk
 from tinygpu.spaces.build import MachineSpace, build_space
 from tinygpu.testing import Case
 from tinygpu.testing.bench import draw_problems
@@ -50,6 +55,7 @@ from tinygpu.testing.workbench import Workbench
 
 PROBLEMS_TRIED = 12  # until one has candidates
 SPACES_TRIED = 4  # for the structure whose turn it is
+TENSOR_PRODUCT = re.compile(r"tcgen05\.mma\.cta_group::(?P<group>\d)\.kind::(?P<kind>\w+)")
 REFUSED = 1000  # problems that are drawn again: the machine refuses their sizes, or they are not of the type in turn
 
 
@@ -64,6 +70,7 @@ class Drawn:
     cpu        seconds, those of the assembler included
     registers  per thread by the assembler, 0 where there is none; `estimate` is the space's
     spills     whether the assembler had to spill: a search leaves such a candidate out once it is assembled
+    products   kinds and groups of the tcgen05.mma of the candidate's program, as "f16 1"; "" where it has none
     """
 
     number: int
@@ -78,6 +85,7 @@ class Drawn:
     registers: int = 0
     estimate: int = 0
     spills: bool = False
+    products: str = ""
 
     @property
     def failed(self) -> bool:
@@ -208,7 +216,7 @@ def tried(number: int, name: str, on: str, seed: int, bench: Workbench) -> Drawn
     """One draw: its candidate before the judges."""
     begun = spent()
     rng = np.random.default_rng([seed, number])
-    case, types, structure = "", "", ""
+    case, types, structure, products = "", "", "", ""
     judged: Judgement | None = None
     try:
         machine = shipped(name)
@@ -221,14 +229,24 @@ def tried(number: int, name: str, on: str, seed: int, bench: Workbench) -> Drawn
         (point,) = (space.space.restrict(chosen) if chosen else space.space).sample(1, rng)
         posed = Case(posed.machine, posed.problem, posed.device, point)
         case = str(posed)
+        products = ", ".join(sorted(set(tensor_products(space.program(point)))))
         judged = judge(posed, bench, seed=int(rng.integers(1 << 30)))
         stage, sentence = str(judged.stage), judged.sentence
     except Exception:
         stage, sentence = "crash", traceback.format_exc(limit=-3)
-    drawn = Drawn(number, name, on, types, structure, case, stage, sentence, spent() - begun)
+    drawn = Drawn(number, name, on, types, structure, case, stage, sentence, spent() - begun, products=products)
     if judged is None:
         return drawn
     return replace(drawn, registers=judged.registers, estimate=judged.estimate, spills=judged.spills)
+
+
+def tensor_products(program: Program) -> Iterator[str]:
+    """Kind and group of every tcgen05.mma, as "f16 1"."""
+    for s in walk(program.body):
+        if isinstance(s, Multiply):
+            found = TENSOR_PRODUCT.match(s.instruction.text(s.a.dtype, s.b.dtype))
+            if found:
+                yield f"{found['kind']} {found['group']}"
 
 
 def read(journal: Path) -> Iterator[Drawn]:
@@ -261,6 +279,7 @@ def table(draws: Sequence[Drawn], seed: int) -> Iterator[str]:
         cells.append(f"{len({d.structure for d in judged})} of {len(list(machine.structures()))}")
         cells.append(f"{len(met)} of {len(offered)}")
         yield f"| `{name}` | {' | '.join(cells)} | {sum(d.spills for d in mine)} | {sum(d.cpu for d in mine):.0f} |"
+    yield from table_of_products(draws)
     stages = Counter(d.stage for d in draws if d.stage != "none")
     whole = ", ".join(f"{count} {stage}" for stage, count in stages.most_common())
     yield f"\n{sum(stages.values())} candidates in {sum(d.cpu for d in draws):.0f} s of CPU: {whole or 'none'}"
@@ -268,6 +287,20 @@ def table(draws: Sequence[Drawn], seed: int) -> Iterator[str]:
         if d.failed:
             yield f"\n{d.number}: {d.case or d.machine + ' on ' + d.on}\n{d.stage}: {d.sentence}"
             yield f"    python -m tests.benchmarks.long_run --again {d.number} {d.machine} {d.on} --seed {seed}"
+
+
+def table_of_products(draws: Sequence[Drawn]) -> Iterator[str]:
+    """By kind and group of tcgen05.mma how many candidates were right, and how many failed; nothing without any."""
+    cells = sorted({product for d in draws for product in d.products.split(", ") if product})
+    if not cells:
+        return
+    yield "\n| kind | group | right | failed | s of CPU |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for cell in cells:
+        mine = [d for d in draws if cell in d.products.split(", ")]
+        right, failed = sum(d.stage == "right" for d in mine), sum(d.failed for d in mine)
+        kind, group = cell.split()
+        yield f"| {kind} | {group} | {right} | {failed} | {sum(d.cpu for d in mine):.0f} |"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -156,6 +156,64 @@ def begin_write(agent: Agent, index: Index, size: int) -> None:
     mark_written(agent, index, size, int(PENDING))
 
 
+def begin_write_run(agent: Agent, low: int, high: int) -> bool:
+    """An operation starts to write all bytes from one index to another, where nothing there can be in its way.
+
+    False, and nothing was begun, where more must be asked, access by access: `begin_write`. Most copies fill what one
+    copy filled before, and what whoever issues knows to have been read.
+
+    low, high  multiples of 16
+    """
+    residents = agent.origin.residents
+    if not residents.emulation.checking:
+        return True
+    shadow = residents.shadow
+    first, behind = low // shadow.granule_bytes, high // shadow.granule_bytes
+    if residents.doubts or residents.mbarriers_between(low, high):
+        return False
+    if not _all_ordered(agent, shadow.written[first:behind], shadow.writer[first:behind]):
+        return False
+    if not all(_all_read(agent, logged, low, first, behind) for logged in shadow.every_read()):
+        return False
+    mark_run(agent, low, high, int(PENDING))
+    return True
+
+
+def _all_ordered(agent: Agent, ticks: Ticks, writer: NDArray[np.int32]) -> bool:
+    """Whether nothing was written here, or all of it at once by an agent of whose completion the issuer knows."""
+    tick, who = int(ticks[0]), int(writer[0])
+    column = who & ACTORS
+    if tick:
+        known = agent.clock.tick_of(column)
+        if agent.proxy:
+            known = max(known, _entry(agent.clock.proxied, column))
+        if tick > known or column < agent.origin.residents.clocks.members:
+            return False
+    return not np.count_nonzero(ticks != tick) and not (tick and np.count_nonzero(writer != who))
+
+
+def _all_read(agent: Agent, logged: SharedReads, low: int, first: int, behind: int) -> bool:
+    """Whether the issuer knows of all reads of granules [first, behind), of which `low` is a byte's index."""
+    residents, clock = agent.origin.residents, agent.clock
+    members = residents.clocks.members
+    reads = logged.reads()
+    if reads is not None:
+        rank = low // residents.shared.stride_bytes % residents.cluster_size
+        warps = slice(rank * residents.warps_per_cta, (rank + 1) * residents.warps_per_cta)
+        least = min(int(clock.known[warps].min()), int(clock.proxied[warps].min()))
+        if int(reads[0][first:behind].max()) > least:
+            return False
+    for column, ticks in logged.foreign_between(first, behind):
+        known, fenced = _entry(clock.known, column), _entry(clock.proxied, column)
+        if column < members:
+            known = min(known, fenced)
+        elif agent.proxy:
+            known = max(known, fenced)
+        if int(ticks.max()) > known:
+            return False
+    return True
+
+
 def _check_writers(
     agent: Agent, index: Index, size: int, span: int, ticks: Ticks, writer: NDArray[np.int32]
 ) -> None:
@@ -217,7 +275,10 @@ def _conflicts(agent: Agent, logged: SharedReads, index: Index, size: int, at: I
                 _report(agent, index, size, span, bad, who, seen, "overwrites")
                 return None
             crossed |= bool((seen > _entry(agent.clock.proxied, column)).any())
+    between = int(at.min()) * span, (int(at.max()) + 1) * span
     for column, read in logged.foreign.items():
+        if not logged.reaches(column, *between):
+            continue
         seen = gather(read, at, span)
         _advise_readers(agent, column, seen)
         known = _entry(agent.clock.known, column)
@@ -293,8 +354,24 @@ def mark_written(agent: Agent, index: Index, size: int, tick: int) -> None:
             marks.reshape(-1, span)[at] = False
 
 
-def land_write(agent: Agent, index: Index, size: int, data: NDArray[np.uint8], invalid: Bools | None = None) -> None:
-    """The bytes arrive: data has index.shape + (size,). `invalid` accesses are uninitialised."""
+def mark_run(agent: Agent, low: int, high: int, tick: int) -> None:
+    """The same of all bytes from one index to another, which are multiples of 16."""
+    shadow = agent.origin.residents.shadow
+    granules = slice(low // shadow.granule_bytes, high // shadow.granule_bytes)
+    shadow.written[granules] = tick
+    shadow.writer[granules] = (agent.site.number << SITE_BITS) + agent.column
+    for marks in (shadow.invalid, shadow.atomic):
+        if marks is not None:
+            marks[granules] = False
+
+
+def land_write(
+    agent: Agent, index: Index, size: int, data: NDArray[np.uint8], invalid: Bools | None = None, marked: bool = False
+) -> None:
+    """The bytes arrive: data has index.shape + (size,). `invalid` accesses are uninitialised.
+
+    marked  `mark_run` has told of them
+    """
     residents = agent.origin.residents
     memory = residents.shared.data
     if size == 1:
@@ -304,7 +381,8 @@ def land_write(agent: Agent, index: Index, size: int, data: NDArray[np.uint8], i
     residents.emulation.changes += 1
     if not residents.emulation.checking:
         return
-    mark_written(agent, index, size, residents.emulation.tick)
+    if not marked:
+        mark_written(agent, index, size, residents.emulation.tick)
     if invalid is not None and invalid.any():
         shadow = residents.shadow
         if shadow.invalid is None:

@@ -13,8 +13,10 @@ from tinygpu.ptx.emulator.access.async_shared import (
     Index,
     begin_read,
     begin_write,
+    begin_write_run,
     end_read,
     land_write,
+    mark_run,
     read_bytes,
 )
 from tinygpu.ptx.emulator.instructions.bulk_parts import Bytes, Part, count_global, gathered, reduced, touch
@@ -27,6 +29,9 @@ from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.residents import Residents
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
 from tinygpu.ptx.emulator.units.reductions import Reduction
+
+GRAIN_BYTES = 16
+"""What bulk copies and the boxes of tensor copies are whole numbers of."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +66,7 @@ class Load:
     """A copy from global memory into the shared memory of one or more CTAs.
 
     released  what its completion makes known besides its writes: that it has read
+    run       first byte and the one behind the last, from the start of the data, where all between them are written
     """
 
     agents: list[Agent]
@@ -71,6 +77,7 @@ class Load:
     fill: int
     rounds_tf32: bool
     released: Clock
+    run: tuple[int, int] | None = None
     queue: None = None
 
     @property
@@ -80,13 +87,17 @@ class Load:
     def complete(self) -> None:
         residents = self.origin.residents
         tick = residents.emulation.next_tick()
+        if self.run is not None and residents.emulation.checking:
+            for agent, target in zip(self.agents, self.targets, strict=True):
+                mark_run(agent, *_run(residents, target, self.run), tick)
         for piece in self.pieces:
             data = self._data(piece)
             if piece.window is not None:
                 # Writes since the issue, also the issuer's own.
                 begin_global_read(self.agents[0], piece.window, piece.at, piece.size)
             for agent, target in zip(self.agents, self.targets, strict=True):
-                land_write(agent, _index(residents, target, piece.offsets), piece.size, data, piece.invalid)
+                index = _index(residents, target, piece.offsets)
+                land_write(agent, index, piece.size, data, piece.invalid, self.run is not None)
         for arrival, target in zip(self.arrivals, self.targets, strict=True):
             arrival.landed = tick
             residents.mbarriers.complete_tx(self.origin, target.barrier, self.transaction_bytes, self.released)
@@ -120,6 +131,26 @@ def _written(pieces: list[_Piece], granule: int) -> list[tuple[int, Index]]:
     return out
 
 
+def _between(pieces: list[_Piece]) -> tuple[int, int] | None:
+    """The bytes that the pieces write, where they leave none out between the first and the last; else None.
+
+    The pieces of a copy have no byte in common.
+    """
+    filled = [piece for piece in pieces if piece.offsets.size]
+    if not filled:
+        return None
+    low = min(int(piece.offsets.min()) for piece in filled)
+    high = max(int(piece.offsets.max()) + piece.size for piece in filled)
+    whole = high - low == sum(piece.offsets.size * piece.size for piece in filled)
+    return (low, high) if whole and low % GRAIN_BYTES == 0 and high % GRAIN_BYTES == 0 else None
+
+
+def _run(residents: Residents, target: Target, run: tuple[int, int]) -> tuple[int, int]:
+    """The same, as indices of bytes in the shared memory of all CTAs."""
+    start = target.cta * residents.shared.stride_bytes + target.address
+    return start + run[0], start + run[1]
+
+
 def start_load(
     origin: Origin, site: Site, targets: list[Target], parts: list[Part], transaction_bytes: int, verb: str,
     fill: int = 0, rounds_tf32: bool = False,
@@ -141,9 +172,13 @@ def start_load(
             begin_global_read(agents[0], window, at, part.size)
             invalid = end_global_read(agents[0], window, at, part.size)
             pieces.append(_Piece(part.size, part.offsets[chosen], window, at, invalid))
+    run, written = _between(pieces), None
     for agent, target in zip(agents, targets, strict=True):
         touch(origin, target.cta, target.barrier)
-        for size, offsets in _written(pieces, residents.shadow.granule_bytes):
+        if run is not None and begin_write_run(agent, *_run(residents, target, run)):
+            continue
+        written = written or _written(pieces, residents.shadow.granule_bytes)
+        for size, offsets in written:
             begin_write(agent, _index(residents, target, offsets), size)
     moved = count_global(site, origin, parts)
     emulation.counters.bulk_load_requests += 1
@@ -154,7 +189,8 @@ def start_load(
         groups.expect(target.cta, arrival)
     residents.agents.start(
         Load(
-            agents, targets, pieces, arrivals, transaction_bytes, fill, rounds_tf32, own_clock(residents, origin.row)
+            agents, targets, pieces, arrivals, transaction_bytes, fill, rounds_tf32, own_clock(residents, origin.row),
+            run,
         )
     )
 

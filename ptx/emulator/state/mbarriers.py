@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -93,7 +94,7 @@ class Mbarriers:
     def __init__(self, residents: Residents) -> None:
         self._residents = residents
         self.live: dict[tuple[int, int], Mbarrier] = {}
-        self._places: dict[int, set[int]] = {}
+        self._places: dict[int, list[int]] = {}  # from low to high
         self._gone: dict[tuple[int, int], str] = {}
 
     def init(self, origin: Origin, cta: int, address: int, count: int) -> None:
@@ -124,7 +125,9 @@ class Mbarriers:
             cluster, ("mbarrier", cta, address), f"what completes on mbarrier {address:#x}"
         )
         maker = (int(residents.clocks.own_column[origin.row]), residents.emulation.tick)
-        self._places.setdefault(cta, set()).add(address)
+        places = self._places.setdefault(cta, [])
+        if old is None:
+            insort(places, address)
         self.live[cta, address] = Mbarrier(cta, address, count, count, column, maker, origin.instruction.line)
         self._gone.pop((cta, address), None)
         residents.emulation.changes += 1
@@ -136,19 +139,26 @@ class Mbarriers:
             self._check_users(origin, barrier, "invalidates")
             self._check_bytes(origin, barrier)
             del self.live[cta, address]
-            self._places[cta].discard(address)
+            self._places[cta].remove(address)
             self._gone[cta, address] = f"it was invalidated on line {origin.instruction.line}"
 
     def overwritten(self, cta: int, low: int, high: int, line: int) -> None:
         """Bytes [low, high) of a CTA's shared memory were written by something else: barriers there are gone."""
-        for key in [(cta, place) for place in self.places(cta) if place < high and low < place + 8]:
+        for key in [(cta, place) for place in self.places_between(cta, low, high)]:
             del self.live[key]
-            self._places[cta].discard(key[1])
+            self._places[cta].remove(key[1])
             self._gone[key] = f"it was overwritten on line {line}"
 
     def places(self, cta: int) -> tuple[int, ...]:
         """The addresses of a CTA's live mbarriers, from low to high."""
-        return tuple(sorted(self._places.get(cta, ())))
+        return tuple(self._places.get(cta, ()))
+
+    def places_between(self, cta: int, low: int, high: int) -> list[int]:
+        """The addresses of a CTA's live mbarriers of which one of the bytes [low, high) is part, from low to high."""
+        places = self._places.get(cta)
+        if not places or places[0] >= high or places[-1] + 8 <= low:
+            return []
+        return places[bisect_right(places, low - 8) : bisect_left(places, high)]
 
     def unfinished(self) -> list[str]:
         """The live mbarriers in the middle of a phase, in words: what is left of them once all CTAs have ended."""

@@ -401,12 +401,19 @@ class Residents:
     def drop_overwritten_mbarriers(self, index: NDArray[np.int64], size: int, line: int) -> None:
         """Mbarriers whose bytes are written by something else are gone; `index` counts in all CTAs' shared memory."""
         stride = self.shared.stride_bytes
-        low, high = int(index.min()), int(index.max()) + size
-        for cta in range(low // stride, (high - 1) // stride + 1):
-            for address in self.mbarriers.places(cta):
-                place = cta * stride + address
-                if low < place + 8 and place < high and bool(((index < place + 8) & (index + size > place)).any()):
-                    self.mbarriers.overwritten(cta, address, address + 8, line)
+        for cta, address in self.mbarriers_between(int(index.min()), int(index.max()) + size):
+            place = cta * stride + address
+            if bool(((index < place + 8) & (index + size > place)).any()):
+                self.mbarriers.overwritten(cta, address, address + 8, line)
+
+    def mbarriers_between(self, low: int, high: int) -> list[tuple[int, int]]:
+        """(CTA, address) of the live mbarriers of which one of these bytes is part, counted over all CTAs."""
+        stride = self.shared.stride_bytes
+        return [
+            (cta, address)
+            for cta in range(low // stride, (high - 1) // stride + 1)
+            for address in self.mbarriers.places_between(cta, low - cta * stride, high - cta * stride)
+        ]
 
     def who(self, row: int, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """(CTA, thread) coordinates of a lane of a row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,13 @@ class SharedReads:
 
     read_lane  lane of the last reader that reads() knows of
     foreign    by column of an agent, or of a warp of another CTA: when it last read each granule
+    reach      by column: the first granule that it ever read, and the one behind the last
     """
 
     def __init__(self, warps_per_cta: int, granules: int) -> None:
         self.warps_per_cta = warps_per_cta
         self.foreign: dict[int, Ticks] = {}
+        self.reach: dict[int, tuple[int, int]] = {}
         self._last_read: Ticks | None = None
         self._read_by: Ticks | None = None
         self.read_lane: NDArray[np.uint8] = np.zeros(granules, np.uint8)
@@ -62,6 +65,21 @@ class SharedReads:
         if ticks is None:
             ticks = self.foreign[column] = np.zeros(self._granules, np.int32)
         ticks.reshape(-1, span)[index] = tick
+        if index.size:
+            low, high = int(index.min()) * span, (int(index.max()) + 1) * span
+            first, behind = self.reach.get(column, (low, high))
+            self.reach[column] = min(first, low), max(behind, high)
+
+    def reaches(self, column: int, low: int, high: int) -> bool:
+        """Whether an agent, or a warp of another CTA, may have read one of the granules low to high."""
+        first, behind = self.reach.get(column, (0, 0))
+        return first < high and low < behind
+
+    def foreign_between(self, low: int, high: int) -> Iterator[tuple[int, Ticks]]:
+        """(column, its ticks of granules low to high) of those who may have read there."""
+        for column, ticks in self.foreign.items():
+            if self.reaches(column, low, high):
+                yield column, ticks[low:high]
 
     def finish_foreign(self, column: int, index: NDArray[np.int64], span: int, tick: int) -> None:
         """Reads that were PENDING ended at `tick`."""

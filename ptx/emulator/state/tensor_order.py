@@ -73,6 +73,7 @@ class Access:
     tick           when it was complete; PENDING until then
     shape          for mma: accumulator and shape, what two must share to be carried out in order
     operation      what carries it out, while that is pending
+    extent         lanes and columns from which no region reaches out
     """
 
     origin: Origin
@@ -85,6 +86,16 @@ class Access:
     shape: Hashable = None
     operation: Operation | None = None
     follows: list[Operation] = field(default_factory=list)
+    extent: Region = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._measure()
+
+    def _measure(self) -> None:
+        lanes, first, end = 0, 1 << 30, 0
+        for region in (*self.reads, *self.writes):
+            lanes, first, end = lanes | region.lanes, min(first, region.first), max(end, region.end)
+        self.extent = Region(lanes, first, end)
 
     @property
     def pending(self) -> bool:
@@ -97,6 +108,25 @@ class Access:
     @property
     def thread(self) -> tuple[int, int | None]:
         return self.origin.row, self.origin.lane
+
+    def leave_to(self, later: Access) -> bool:
+        """Forget the cells for which it is enough to be ordered after a later access; whether others are left.
+
+        Those that it writes, and those that the same actor reads again: it is known to come after this one.
+        """
+        again = later.reads if later.follows_reads_of(self) else ()
+        reads = tuple(r for r in self.reads if not any(r.within(other) for other in (*later.writes, *again)))
+        writes = tuple(w for w in self.writes if not any(w.within(other) for other in later.writes))
+        if len(reads) + len(writes) < len(self.reads) + len(self.writes):
+            self.reads, self.writes = reads, writes
+            self._measure()
+        return bool(reads or writes)
+
+    def follows_reads_of(self, old: Access) -> bool:
+        """Whether whoever is ordered after what this reads is ordered after what an earlier access reads."""
+        if old.column != self.column or old.kind != self.kind:
+            return False
+        return not self.on_tensor_core or (old.thread == self.thread and old.shape == self.shape)
 
     def conflict(self, other: Access) -> tuple[Region, bool] | None:
         """(the cells that both touch and one writes, whether the other writes them); None for no conflict."""
@@ -166,16 +196,16 @@ class TensorOrder:
         """The accesses that later ones must be ordered with, `new` among them; faults where it conflicts with one."""
         kept = []
         reported = False
+        lanes, first, end = new.extent.lanes, new.extent.first, new.extent.end
         for old in accesses:
-            conflict = new.conflict(old)
-            if conflict is None:
-                if not _read_again(old, new):
-                    kept.append(old)
+            extent = old.extent
+            if extent.lanes and not (extent.lanes & lanes and extent.first < end and first < extent.end):
+                kept.append(old)  # most are of other columns
                 continue
-            if not reported:
+            conflict = new.conflict(old)
+            if conflict is not None and not reported:
                 reported = self._judge(new, old, *conflict)
-            # Whoever is ordered after the new access is ordered after the old one, if that touched no other cells.
-            if not all(any(region.within(w) for w in new.writes) for region in (*old.reads, *old.writes)):
+            if old.leave_to(new):
                 kept.append(old)
         kept.append(new)
         return kept
@@ -278,13 +308,6 @@ class TensorOrder:
         if _other_lane(new, old):
             return "the work of different threads is not ordered; let one thread issue all of it (elect.sync)"
         return "its thread must commit it to an mbarrier (tcgen05.commit), and this one must wait for that"
-
-
-def _read_again(old: Access, new: Access) -> bool:
-    """The same actor reads all that it read before: who is ordered after the new access is so after the old one."""
-    if old.column != new.column or old.kind != new.kind or old.writes:
-        return False
-    return all(any(region.within(r) for r in new.reads) for region in old.reads)
 
 
 def _other_lane(new: Access, old: Access) -> bool:

@@ -9,6 +9,7 @@ ISA 9.1, "Block Scaling"; placement from the layout data of public production co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ class ScaleCells:
     byte: Ints
 
 
+@cache
 def scale_cells(slab: Slab, operand: str, count: int, first_byte: int) -> ScaleCells:
     """Where this slab finds the scale factors of the rows of A (operand "A") or columns of B ("B") that it multiplies.
 

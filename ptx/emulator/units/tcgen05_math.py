@@ -95,6 +95,11 @@ def _codes(raw: Bytes, kind: str, bits: int, in_tmem: bool) -> Bytes:
 
 def _unpack(packed: Bytes, bits: int) -> Bytes:
     """Fields of `bits` bits, lowest first, from a last axis of bytes."""
+    if bits == 4:
+        codes = np.empty((*packed.shape, 2), np.uint8)
+        np.bitwise_and(packed, 15, out=codes[..., 0])
+        np.right_shift(packed, 4, out=codes[..., 1])
+        return codes.reshape(*packed.shape[:-1], -1)
     flags = np.unpackbits(packed, axis=-1, bitorder="little")
     fields = flags.reshape(*packed.shape[:-1], -1, bits)
     return np.packbits(fields, axis=-1, bitorder="little")[..., 0]
