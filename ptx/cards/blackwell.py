@@ -90,8 +90,10 @@ def _sections() -> Iterator[str]:
     yield from _tma()
     yield "## What is left out"
     yield (
-        "Sparse kinds (`.sp`), `tcgen05.ld.red` and K = 96 of sm_103a: no machine uses them. `.ws`, `.ashift`, "
-        "collector buffers and the mask of lanes are emulated, and nobody judges them: see the operands above."
+        "Sparse kinds (`.sp`), `tcgen05.ld.red` and K = 96 of sm_103a: no machine uses them. Sums of f16 of "
+        "kind::f8f6f4: one table of the manual has them and another has not. `.ashift`, collector buffers, the mask of "
+        "lanes and that of zero columns are emulated, and nobody judges them: see the operands above. What "
+        "`tcgen05.shift` does, and shapes of `tcgen05.cp` other than that of scales, are shown here by hand alone."
     )
 
 
@@ -208,6 +210,13 @@ def _products() -> Iterator[str]:
         "warp's threads the left columns of its 16 lanes and the upper half the right ones, so that all have work."
     )
     yield from _carded(card("tcgen05.mma.m64"))
+    yield "### Few rows that fill all lanes: tcgen05.mma.ws"
+    yield (
+        "Of 32 and 64 rows `.ws` has the columns in four parts or in two, one below the other (layouts G and E above), "
+        "so that `.32x32b` reads sums in every lane. Columns are 64, 128 or 256; there are no pairs and no block "
+        "scales."
+    )
+    yield from _carded(card("tcgen05.mma.ws"))
 
 
 def _scales() -> Iterator[str]:

@@ -22,6 +22,7 @@ from tinygpu.ptx.cards.evidence import (
     tcgen05_mma_cells,
     tcgen05_mma_pair,
     tcgen05_mma_scaled,
+    tcgen05_mma_ws,
     tcgen05_scaled_pair,
     tcgen05_st,
     tma,
@@ -44,7 +45,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
     cells = (tcgen05_cp, tcgen05_ld, tcgen05_st)
-    products_there = (tcgen05_mma, tcgen05_mma_pair, tcgen05_mma_64, tcgen05_mma_cells)
+    products_there = (tcgen05_mma, tcgen05_mma_pair, tcgen05_mma_64, tcgen05_mma_ws, tcgen05_mma_cells)
     tensor_memory = (*products_there, tcgen05_mma_scaled, tcgen05_scaled_pair, *cells)
     products = (mma, mma_scaled, wgmma, wgmma_registers, *tensor_memory)
     modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt, unpack)

@@ -40,6 +40,7 @@ from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma, Tcgen05MmaPair
 from tinygpu.ptx.isa.tcgen05_mma_64 import Tcgen05Mma64, Tcgen05MmaPair64
 from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells
 from tinygpu.ptx.isa.tcgen05_mma_scaled import Tcgen05MmaScaled, Tcgen05MmaScaledPair
+from tinygpu.ptx.isa.tcgen05_mma_ws import Tcgen05MmaWs
 from tinygpu.ptx.isa.tcgen05_st import Tcgen05St
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
 from tinygpu.ptx.isa.unpack import Pack, Unpack
@@ -112,6 +113,7 @@ __all__ = [
     "Tcgen05MmaPair64",
     "Tcgen05MmaScaled",
     "Tcgen05MmaScaledPair",
+    "Tcgen05MmaWs",
     "Tcgen05St",
     "TmaLoad",
     "TmaStore",

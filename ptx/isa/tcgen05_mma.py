@@ -147,18 +147,22 @@ class Tcgen05Mma(SharedOperands):
 
     def type_rules(self, a: DType, b: DType) -> tuple[Constraint, ...]:
         """Columns that exist for these types; and of a kind that not all have, the GPUs that do."""
-        n, kind = expr(self.n), self.kind(a, b)
-        step, also = self.step(kind), self.also(kind)
-        legal = any_of([all_of([n % step == 0, n >= step, n <= MOST_COLUMNS]), *(n == few for few in also)])
-        more = f", or {or_of(also)}" if also else ""
-        sentence = f"an instruction of kind::{kind.name} has {step} to {MOST_COLUMNS} columns, in steps of {step}{more}"
-        columns = self.rule(f"columns for {a}", legal, sentence, "emulator")
+        kind = self.kind(a, b)
+        columns = self.columns_rule(a, kind)
         if kind.targets == self.only:
             return (columns,)
         having = any_of([self._cc() == cc for cc in kind.targets])
         named = or_of([f"sm_{cc}" for cc in kind.targets])
         exists = self.rule(f"kind for {a}", having, f"kind::{kind.name} exists on {named} only", "assembler")
         return exists, columns
+
+    def columns_rule(self, a: DType, kind: Kind) -> Constraint:
+        """How many columns an instruction of a kind has; `a` names the rule."""
+        n, step, also = expr(self.n), self.step(kind), self.also(kind)
+        legal = any_of([all_of([n % step == 0, n >= step, n <= MOST_COLUMNS]), *(n == few for few in also)])
+        more = f", or {or_of(also)}" if also else ""
+        sentence = f"an instruction of kind::{kind.name} has {step} to {MOST_COLUMNS} columns, in steps of {step}{more}"
+        return self.rule(f"columns for {a}", legal, sentence, "emulator")
 
     def step(self, kind: Kind) -> int:
         """Columns of an instruction are so many, or several times that."""

@@ -98,7 +98,7 @@ def test_wrong_kernels_are_refused(ctas: str, old: str, new: str) -> None:
 
 PATHS = {
     "A": (isa.Tcgen05MmaPair().path, 32), "B": (isa.Tcgen05MmaPair64().path, 32), "D": (isa.Tcgen05Mma().path, 32),
-    "F": (isa.Tcgen05Mma64().path, 32),
+    "F": (isa.Tcgen05Mma64().path, 32), "E": (isa.Tcgen05MmaWs(64, 64).path, 32), "G": (isa.Tcgen05MmaWs(64).path, 32),
 }  # fmt: skip
 
 

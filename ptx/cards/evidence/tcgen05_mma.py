@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import symbol
+from tinygpu.language.data_paths import columns_taken
 from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, FREE, Frame, described, held_of, loaded, waited
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments, right_factor, right_operand
 from tinygpu.ptx.cards.specimen import (
@@ -60,7 +61,7 @@ def specimen(
     after: str = AFTER,
     overwrites: str = "",
     free: str = FREE,
-    of: type[Tcgen05Mma] = Tcgen05Mma,
+    of: Callable[..., Tcgen05Mma] = Tcgen05Mma,
     ld: Tcgen05Ld | None = None,
     dense: bool = False,
     half: bool = False,
@@ -81,10 +82,11 @@ def specimen(
     wide = dtype(kinds[0]), dtype(kinds[1])
     ld = Tcgen05Ld(packed=half) if ld is None else ld
     sums = of(half=half).accumulator(*wide).name
-    a = Image("a", kinds[0], of.rows, 32 if transposed else swizzle, 0)
+    a = Image("a", kinds[0], of().rows, 32 if transposed else swizzle, 0)
     atom = of().atom(wide[1], transposed)
     b = right_operand(kinds[1], n, swizzle, a.size, transposed, columns, atom)
-    each = n // ld.windows
+    taken = int(columns_taken(of().path(n)))
+    each = taken // ld.windows
     d = [f"%r{i}" for i in range(each // ld.per_register)]
     frame = Frame(a.size + b.size, max(32, 1 << (n - 1).bit_length()), n, free=free)
     lines = [*a.written(n + 2), *b.written(n + 2), proxy, *frame.begin(), "@%p1 bra $issued;", begins]
@@ -97,7 +99,7 @@ def specimen(
     lines += [f"add.u32 %r{n + 2}, %s, {frame.at};", commit.format(f"%r{n + 2}"), overwrites, "$issued:"]
     lines += [*waited(frame.at)] if commit else ["bar.sync 0;"]
     lines += [after]
-    lines += loaded(ld, d, f"%r{n + 1}", n)
+    lines += loaded(ld, d, f"%r{n + 1}", taken)
     lines += [*fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
 
     def meaning(x: Any, y: Any) -> Any:
