@@ -14,7 +14,7 @@ from functools import partial
 from tinygpu.language.instruction import MatrixLoad
 from tinygpu.program import nodes as n
 from tinygpu.program.prefetched import Steps, steps
-from tinygpu.ptx.lowering import matrix, moves, touch
+from tinygpu.ptx.lowering import matrix, moves, probe, touch
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.flow import barrier, only_if
@@ -76,6 +76,8 @@ def consume(context: Context, ahead: Ahead, body: Body, meanwhile: Callable[[], 
     last = int(found.loop.trips) - 1
     indices[found.loop.index] = 0
     context.tiles |= ahead.tiles
+    for load in found.loads:
+        probe.registers(context, load, *load.writes)
     body(context, found.rest)
     for number in range(1, last):
         indices[found.loop.index] = number

@@ -24,6 +24,7 @@ from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
+from tinygpu.testing import Case, examine
 
 KINDS = ("f16", "bf16", "tf32", "e4m3", "s8")
 DEVICE = {"e4m3": "rtx4090"}
@@ -36,18 +37,22 @@ def posed(seed: int) -> Any:
     return MatmulAmpere.problem(**sizes, dtypes={"a": kind}, majors={"a": "row" if seed % 2 else "col"})
 
 
-@cache
-def small(stages: int = 3, prefetch: int = 1, **more: Any) -> tuple[Any, Any, Kernel]:
-    """Five rounds of two steps."""
+def chosen(prefetch: int) -> tuple[Any, Any, Any]:
+    """(problem, program, point) of five rounds of two steps."""
     problem = MatmulAmpere.problem(m=40, n=50, k=136)
     space = build_space(MatmulAmpere, problem, device("a100"))
-    chosen = {
+    values = {
         "copy_a": "cp.async", "copy_b": "cp.async", "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "bm": 32,
-        "store": "direct", "bn": 32, "bk": 32, "warps_m": 1, "warps_n": 1, "raster": 1, "stages": stages,
+        "store": "direct", "bn": 32, "bk": 32, "warps_m": 1, "warps_n": 1, "raster": 1, "stages": 3,
         "prefetch": prefetch,
     }  # fmt: skip
-    (point,) = space.space.restrict(chosen | more).sample(1, np.random.default_rng(0))
-    program = space.program(point)
+    (point,) = space.space.restrict(values).sample(1, np.random.default_rng(0))
+    return problem, space.program(point), point
+
+
+@cache
+def small(prefetch: int = 1) -> tuple[Any, Any, Kernel]:
+    problem, program, point = chosen(prefetch)
     return problem, program, build(program, problem, point, SolverCache()).kernel
 
 
@@ -101,11 +106,18 @@ def test_a_loop_without_its_meeting_is_wrong(what: str, by: str, told: str) -> N
     assert not verify(broken, MatmulAmpere, problem).passed, told
 
 
+def test_a_probed_kernel_has_what_was_loaded_ahead_in_the_round_that_takes_it() -> None:
+    problem, _, point = chosen(1)
+    found = examine("meanings", Case(MatmulAmpere, problem, device("a100"), point))
+    assert found.looked
+    assert not found.fault
+
+
 def test_what_cannot_be_loaded_ahead_is_no_point_and_is_not_written() -> None:
     problem = MatmulAmpere.problem(m=40, n=50, k=136)
     space = build_space(MatmulAmpere, problem, device("a100"))
-    for chosen in ({"bk": 16, "prefetch": 1}, {"stages": 1, "prefetch": 1}):
-        assert space.space.restrict(chosen).size == 0
+    for values in ({"bk": 16, "prefetch": 1}, {"stages": 1, "prefetch": 1}):
+        assert space.space.restrict(values).size == 0
     (point,) = space.space.restrict({"bk": 16, "stages": 3}).sample(1, np.random.default_rng(0))
     sentence = (
         "1 of the 1 steps of ring, which has 3 stages, are to be loaded ahead; of two steps or more one can be, in two "
