@@ -243,6 +243,11 @@ def _copies() -> Iterator[str]:
         firsts = "; ".join(", ".join(str(lane) for lane in lanes[:3]) + ", ..." for lanes in shape.lanes)
         rows.append((f"`.{name}`", shape.rows, shape.row_bytes, shape.columns, firsts))
     yield markdown_table(("shape", "rows", "bytes of each", "columns", "lanes of rows 0, 1, 2, of each copy"), rows)
+    yield (
+        "With `.b8x16.b6x16_p32` and `.b8x16.b4x16_p64` every 16 elements of 6 or 4 bits, padded to 16 bytes in shared "
+        "memory, become 16 bytes in tensor memory, with their bits in the middle. Every shape takes both forms: a test "
+        "assembles and runs all of them."
+    )
     yield _readings("cp")
     yield from _kernel(kernels.COPY)
     yield from _twins(kernels.COPY_TWINS)

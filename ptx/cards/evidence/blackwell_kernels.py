@@ -8,6 +8,8 @@ import numpy as np
 
 from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, ALLOCATE, BEFORE, FREE, Frame, waited
 from tinygpu.ptx.cards.specimen import WRONG_VALUES, Field, FieldMap, Specimen, Twin
+from tinygpu.ptx.emulator.units.tensor_memory_maps import COPY_SHAPES
+from tinygpu.ptx.runtime.narrow import unpacked
 
 _COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r12];"
 _WORDS = (Field("x", "f32", 4), Field("out", "f32", 4, "out"))
@@ -83,6 +85,46 @@ def copied(title: str, stride: int = _PLAIN_ROWS, commit: str = _COMMIT, proxy: 
         ],
         smem_bytes=frame.at + 16,
     )
+
+
+def spread(shape: str, form: str = "", spelled: str = "") -> Specimen:
+    """Rows of a shape are copied over zeros: threads lay them into shared memory, and each reads its lane.
+
+    form     decompression: sixteen elements of 4 or 6 bits at the start of each 16 bytes become bytes
+    spelled  what stands in the text for shape and form, where it is something else
+    """
+    of, frame = COPY_SHAPES[shape], Frame(4096, 32, 8)
+    pieces, chunks = of.rows * of.row_bytes // 2048 or 1, of.row_bytes // 16
+    held, more = "{%r0, %r1, %r2, %r3}", "{%r4, %r5, %r6, %r7}"
+    lines = ["shl.b32 %r11, %t, 4;", "add.u32 %r11, %r11, %s;"]
+    for piece in range(pieces):
+        lines += [f"ld.global.v4.b32 {held}, [%x+{16 * piece}];", f"st.shared.v4.b32 [%r11+{2048 * piece}], {held};"]
+    lines += ["fence.proxy.async.shared::cta;", *frame.begin()]
+    lines += [f"mov.b32 %r{i}, 0;" for i in range(8)]
+    eight = f"{held[:-1]}, {more[1:]}"
+    lines += [f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r9], {eight};", "tcgen05.wait::st.sync.aligned;"]
+    lines += [BEFORE, "bar.sync 0;", AFTER, "@%p1 bra $issued;", "shr.u32 %r11, %s, 4;"]
+    # The chunks of a row lie apart by all rows; eight rows of a chunk are 128 bytes.
+    lines += [f"or.b32 %r11, %r11, {of.rows << 16:#x};", f"mov.b32 %r12, {_PLAIN_ROWS:#010x};"]
+    lines += ["mov.b64 %d0, {%r11, %r12};", f"tcgen05.cp.cta_group::1.{spelled or shape + form} [%r8], %d0;"]
+    lines += [f"add.u32 %r12, %s, {frame.at};", _COMMIT, "$issued:", *waited(frame.at), AFTER]
+    lines += [f"tcgen05.ld.sync.aligned.32x32b.x8.b32 {eight}, [%r9];", "tcgen05.wait::ld.sync.aligned;"]
+    lines += [f"st.global.v4.b32 [%out], {held};", f"st.global.v4.b32 [%out+16], {more};", *frame.end()]
+
+    def meaning(x: Any) -> Any:
+        laid = x.reshape(128, pieces, 16).transpose(1, 0, 2).reshape(-1, 16)
+        rows = np.stack([laid[of.rows * chunk : of.rows * (chunk + 1)] for chunk in range(chunks)], axis=1)
+        if form:
+            bits = 6 if "b6" in form else 4
+            codes = [unpacked(line[: 2 * bits], bits) << (8 - bits) // 2 for line in rows.reshape(-1, 16)]
+            rows = np.stack(codes).reshape(rows.shape)
+        out = np.zeros((128, 32), np.uint8)
+        for lanes in of.lanes:
+            out[list(lanes), : of.row_bytes] = rows.reshape(of.rows, -1)
+        return out
+
+    fields = (Field("x", "u8", 16 * pieces), Field("out", "u8", 32, "out"))
+    return _specimen(f"tcgen05.cp: {shape}{form}", lines, smem_bytes=frame.at + 16, fields=fields, meaning=meaning)
 
 
 def shifted(title: str, lane: int = 0) -> Specimen:
@@ -166,6 +208,9 @@ GOOD = held("32 columns of tensor memory")
 COPY = copied("tcgen05.cp: 128 rows of 16 bytes")
 SHIFT = shifted("tcgen05.shift: one lane down")
 GATHER = gathered("four rows by one copy")
+SIXES, FOURS = ".b8x16.b6x16_p32", ".b8x16.b4x16_p64"
+# Every shape, as it is and from elements of 6 and of 4 bits.
+COPIES = tuple(spread(shape, form) for shape in COPY_SHAPES for form in ("", SIXES, FOURS))
 _RELINQUISH = "\ntcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
 ALLOCATION_TWINS = (
     Twin(
@@ -204,6 +249,30 @@ COPY_TWINS = (
     Twin(
         "who wrote the rows by st.shared fences them for the asynchronous proxy", "emulator", COPY,
         copied("no proxy fence", proxy=False), "fence.proxy.async",
+    ),
+    Twin(
+        "lanes of both halves are those that the form says", "emulator", spread("64x128b.warpx2::02_13"),
+        spread("64x128b.warpx2::02_13", spelled="64x128b.warpx2::01_23"), WRONG_VALUES,
+    ),
+    Twin(
+        "64 rows go to two halves of the lanes, and which ones is said", "assembler", spread("64x128b.warpx2::01_23"),
+        spread("64x128b.warpx2::01_23", spelled="64x128b"), "64x128b",
+    ),
+    Twin(
+        "rows of 32 bytes fill eight columns", "emulator", spread("128x256b"),
+        spread("128x256b", spelled="128x128b"), WRONG_VALUES,
+    ),
+    Twin(
+        "four rows go to the first lane of each quarter", "emulator", spread("4x256b"),
+        spread("4x256b", spelled="128x256b"), "never initialised",
+    ),
+    Twin(
+        "elements of 6 bits become bytes where the form says so", "emulator", spread("128x128b", SIXES),
+        spread("128x128b", SIXES, "128x128b"), WRONG_VALUES,
+    ),
+    Twin(
+        "elements of 4 bits have a form of their own", "emulator", spread("128x128b", FOURS),
+        spread("128x128b", FOURS, f"128x128b{SIXES}"), WRONG_VALUES,
     ),
 )  # fmt: skip
 SHIFT_TWINS = (

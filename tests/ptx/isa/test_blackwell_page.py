@@ -118,6 +118,14 @@ def test_twins_are_refused_in_the_words_of_the_page(twin: Twin) -> None:
     assert twin.refusal != ""
 
 
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("copy", kernels.COPIES, ids=lambda s: s.title)
+def test_copies_of_every_shape_and_form_assemble_and_run(copy: Specimen) -> None:
+    pytest.importorskip("cuda.bindings", reason="judging needs the assembler")
+    assert refused_by_assembler(copy) == ""
+    assert refused_by_emulator(copy) == ""
+
+
 def test_examples_show_their_results() -> None:
     """No example gives what was in memory before."""
     for example in EXAMPLES:
