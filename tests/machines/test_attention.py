@@ -94,7 +94,7 @@ def test_configurations_of_flash_attention_3_are_points() -> None:
         problem = AttentionHopper.problem(b=2, h=16, g=1, s=4096, t=4096, d=d, options=causal)
         space = build_space(AttentionHopper, problem, device("h100"))
         for taken in (groups, f"{groups} in turns") if groups > 1 else (1,):
-            point = {"groups": taken, "bn": bn, "stages": 2, "overlapped": overlapped, "columns": d, "swizzle": 64}
+            point = {"groups": taken, "bn": bn, "stages": 2, "overlapped": overlapped, "columns": d, "swizzle": 128 if d % 64 == 0 else 64}
             refused = [str(v).split(" of ")[0] for v in space.space.explain({**point, "weights_in": weights})]
             assert refused == (["registers"] if (d, mask) in GOES_ON else []), (d, mask, taken)
 
@@ -102,7 +102,7 @@ def test_configurations_of_flash_attention_3_are_points() -> None:
 def test_registers_are_why_weights_go_through_shared_memory() -> None:
     """Beside the scores of as many keys as FlashAttention-3 takes for heads of 64, registers do not hold them."""
     space = tg.space(AttentionHopper, b=2, h=16, g=1, s=4096, t=4096, d=64, device="h100")
-    point = {"groups": 3, "bn": 192, "stages": 2, "overlapped": 1, "columns": 64, "swizzle": 64}
+    point = {"groups": 3, "bn": 192, "stages": 2, "overlapped": 1, "columns": 64, "swizzle": 128}
     refused = [str(v).split(" of ")[0] for v in space.space.explain({**point, "weights_in": REG})]
     assert refused == ["registers"]
 
