@@ -94,7 +94,8 @@ def test_configurations_of_flash_attention_3_are_points() -> None:
         problem = AttentionHopper.problem(b=2, h=16, g=1, s=4096, t=4096, d=d, options=causal)
         space = build_space(AttentionHopper, problem, device("h100"))
         for taken in (groups, f"{groups} in turns") if groups > 1 else (1,):
-            point = {"groups": taken, "bn": bn, "stages": 2, "overlapped": overlapped, "columns": d, "swizzle": 128 if d % 64 == 0 else 64}
+            widest = 128 if d % 64 == 0 else 64
+            point = {"groups": taken, "bn": bn, "stages": 2, "overlapped": overlapped, "columns": d, "swizzle": widest}
             refused = [str(v).split(" of ")[0] for v in space.space.explain({**point, "weights_in": weights})]
             assert refused == (["registers"] if (d, mask) in GOES_ON else []), (d, mask, taken)
 

@@ -34,6 +34,8 @@ def space_of(problem: Problem, on: str) -> MachineSpace:
 def made(problem: Problem, on: str = "h100", **point: Any) -> Kernel:
     space = space_of(problem, on)
     full = {**POINT, **point}
+    if full.get("product") == "wgmma":  # has no narrower swizzle than the widest that is legal
+        full["swizzle"] = max([w for w in (32, 64, 128) if full | {"swizzle": w} in space.space], default=32)
     assert full in space.space, [str(violation) for violation in space.space.explain(full)]
     return build(space.program(full), problem, full, SolverCache()).kernel
 
