@@ -284,7 +284,11 @@ def tiles_per_cta(kernel: Kernel, aim: Aim = DEEP) -> int:
     constant = [-(-aim.least(r) // max(int(r.slots), 1)) for r in kernel.rings if not r.dims and r.phases]
     # Of a CTA's warps some belong to none of the roles that take turns.
     each = max(TILES_PER_CTA, (kernel.threads // 32 - 1) // kernel.turns) if aim is TURNS else TILES_PER_CTA
-    return max([each * kernel.turns, *constant])
+    if not kernel.scheduler.takes_over:
+        return max([each * kernel.turns, *constant])
+    # The slots of answers go round with the tiles of whoever takes others over: in both phases where tiles are short.
+    answers = int(kernel.scheduler.answers)
+    return max([each * kernel.turns, *constant, answers + 1 if aim.exactly is None else 3 * answers + 1])
 
 
 def _rounded_up(size: int, unit: int) -> int:

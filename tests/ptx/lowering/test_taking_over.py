@@ -25,9 +25,11 @@ from tinygpu.ptx.lowering.lower import lowered
 from tinygpu.ptx.protocol.certificate import certify
 from tinygpu.ptx.verification.inputs import buffers_of
 from tinygpu.ptx.verification.located import follow, with_probes
+from tinygpu.ptx.verification.plan import plan
 from tinygpu.ptx.verification.sampled import chosen_clusters
 from tinygpu.ptx.verification.trial import draw
 from tinygpu.ptx.verification.verify import verify
+from tinygpu.schedulers.launch_control import ANSWERS
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
@@ -105,6 +107,20 @@ def test_ctas_of_the_real_problem_are_those_of_the_tiles_at_the_corners() -> Non
     kernel, problem, _, _ = made(Handed, 100, 200, **WORDS)
     last, first = chosen_clusters(kernel, problem)
     assert [(c.tile, list(c.ctas)) for c in (last, first)] == [((12, 6), [90]), ((0, 0), [0])]
+
+
+def test_slots_of_answers_are_used_again_in_every_run_and_in_both_phases_where_tiles_are_short() -> None:
+    """Else nobody misses a wait for a slot of answers, or the fence behind what was read of one."""
+    problem = MatmulBlackwell.problem(m=300, n=40, k=104)
+    few = replace(device("b200").figure("sm_count"), value=2)
+    space = build_space(MatmulBlackwell, problem, device("b200").with_figures({"sm_count": few}))
+    asked = {"launch_control": 1, "ctas": "one", "bm": 128, "bn": 32, "bk": 32, "cluster_m": 1, "store": "direct"}
+    (point,) = space.space.restrict(asked | {"stages": 2, "tiles": 1}).sample(1, np.random.default_rng(0))
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    runs = plan(kernel, MatmulBlackwell, problem, ("late", "early", "random"), True, True)
+    tiles = {run.where.split(" (")[0]: kernel.tiles_of(run.problem) for run in runs}
+    assert min(tiles.values()) >= ANSWERS + 1
+    assert tiles["1 slot used"] >= 3 * ANSWERS + 1
 
 
 @pytest.mark.parametrize(("down", "target"), [(1, "sm_100"), (2, "sm_100f")])
