@@ -89,6 +89,8 @@ class Assembly:
     barriers           named barriers that the kernel uses per CTA
     warnings           the assembler's warnings and advice, word for word
     log                everything that the assembler wrote
+    one_budget         the machine code gives all threads the largest of the kernel's register budgets: of kernels that
+                       spill even so
     """
 
     cubin: bytes
@@ -101,6 +103,7 @@ class Assembly:
     barriers: int
     warnings: tuple[str, ...] = ()
     log: str = ""
+    one_budget: bool = False
 
     @property
     def spills(self) -> bool:
@@ -113,7 +116,7 @@ class Assembly:
         nvJitLink compiles for linking and ignores them (C7504), and roles spill that count on more registers: a GPU is
         given the PTX of such a kernel, or machine code of ptxas, which compiles it as a whole.
         """
-        return not any("'setmaxnreg' ignored" in warning for warning in self.warnings)
+        return not (self.one_budget or any("'setmaxnreg' ignored" in warning for warning in self.warnings))
 
     @property
     def loadable(self) -> bytes | None:
@@ -144,6 +147,7 @@ class Assembly:
             "barriers": self.barriers,
             "warnings": list(self.warnings),
             "log": self.log,
+            "one_budget": self.one_budget,
         }
 
     @staticmethod
@@ -173,16 +177,21 @@ def assemble(ptx: str, target: str, *, max_registers: int | None = None) -> Asse
     if len(kernels) != 1:
         found = f"{len(kernels)} kernels ({', '.join(kernels)})" if kernels else "no kernel"
         raise AssemblerError(target, (Fault(f"the PTX holds {found}, and one is assembled at a time"),))
-    cubin, log = _link(ptx, target, options)
-    assembly = _read_log(cubin, log, target, kernels[0])
+    wide = _with_largest_budget(ptx)
+    if not wide:
+        return _read_log(*_link(ptx, target, options), target, kernels[0])
+    # With the largest budget for all threads the kernel spills where it does as a whole program. Where it spills, the
+    # assembler is not asked a second time, for machine code that roles with more registers than that have do not run.
+    whole = replace(_read_log(*_link(wide, target, options), target, kernels[0]), one_budget=True)
+    registers = launch_registers(ptx)
+    if whole.spills and registers is not None:
+        return replace(whole, registers=registers)
+    assembly = _read_log(*_link(ptx, target, options), target, kernels[0])
     if assembly.heeds_budgets:
         return assembly
-    # With the largest budget for all threads the kernel spills where it does as a whole program.
-    wide = _with_largest_budget(ptx)
-    whole = _read_log(*_link(wide, target, options), target, kernels[0]) if wide else assembly
     return replace(
         assembly,
-        registers=launch_registers(ptx) or assembly.registers,
+        registers=registers or assembly.registers,
         spill_store_bytes=whole.spill_store_bytes,
         spill_load_bytes=whole.spill_load_bytes,
         stack_bytes=whole.stack_bytes,
