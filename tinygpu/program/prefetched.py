@@ -48,9 +48,9 @@ def steps(s: n.Pipelined) -> Steps:
     return Steps(loop, tuple(loads), loop.body[len(loads) :])
 
 
-def not_prefetched(s: n.Consume | n.Pipelined) -> str:
-    """Why nothing can be loaded ahead, in words; "" where it can."""
-    if isinstance(s, n.Consume):
+def not_prefetched(s: n.Statement) -> str:
+    """Why nothing can be loaded ahead of what a block consumes, in words; "" where it can."""
+    if not isinstance(s, n.Pipelined):
         return "another role fills it, or no loop does so ahead; loads go ahead where one role fills and consumes it"
     if len(s.consume) != 1 or not isinstance(s.consume[0], n.Loop) or not s.consume[0].unrolled:
         return "its block is to be one loop of p.unroll, of whose first step loads go ahead"

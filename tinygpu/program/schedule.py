@@ -25,8 +25,10 @@ def schedule(program: Program) -> Program:
         if isinstance(s, n.InRole):
             produced = {f.pipeline for f in walk(s.body) if isinstance(f, n.Produce)}
             _check_pairs(program, s.body, frozenset(produced & consumed_by(made, s.role)), "")
-        if isinstance(s, (n.Consume, n.Pipelined)) and not s.prefetch.same(0) and (why := not_prefetched(s)):
-            raise DeclarationError(f"{program.machine}.program: {s.pipeline!r} is consumed with prefetch: {why}")
+        for inner in s.children:
+            if not inner.prefetch.same(0) and (why := not_prefetched(s)):
+                what = f"{inner.consumes!r} is consumed with prefetch"
+                raise DeclarationError(f"{program.machine}.program: {what}: {why}")
     return made
 
 

@@ -31,6 +31,7 @@ class Body:
     ahead       it runs ahead of the bodies behind it: what its copies bring is under way while these work
     headline    what is printed above it, where the statement has several bodies
     along       other pipelines whose slots go with those of the one that is produced or consumed
+    prefetch    steps of its unrolled loop that are loaded from the slot a round ahead
     """
 
     name: str
@@ -40,6 +41,7 @@ class Body:
     ahead: bool = False
     headline: str = ""
     along: tuple[str, ...] = ()
+    prefetch: Expr = ZERO
 
 
 @dataclass(frozen=True, slots=True, eq=False)

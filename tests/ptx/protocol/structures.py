@@ -204,7 +204,7 @@ AMPERE: dict[str, Any] = {
     "copy_a": "cp.async", "copy_b": "cp.async", "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "store": "direct",
     "bm": 32, "bn": 32, "bk": 32, "warps_m": 2, "warps_n": 1, "raster": 1, "stages": 3, "prefetch": 0,
 }  # fmt: skip
-STORED: dict[str, Any] = {"copy_a": "ld.global+st.shared", "copy_b": "ld.global+st.shared", "stages": 3}
+THROUGH_REGISTERS: dict[str, Any] = {"copy_a": "ld.global+st.shared", "copy_b": "ld.global+st.shared", "stages": 3}
 BLACKWELL: dict[str, Any] = {
     "bn": 64, "bk": 32, "stages": 3, "tiles": 2, "cluster_m": 1, "cluster_n": 1, "raster": 1, "piece": 32, "outs": 2,
     "swizzle": 64, "swizzle_c": 64, "vc": 8, "store": "staged",
@@ -256,10 +256,10 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
         for stages in range(1, 7)
     },
     "ampere, staged": (MatmulAmpere, (70, 90, 136), AMPERE | {"store": "staged"}),
-    "ampere, through registers": (MatmulAmpere, (70, 91, 137), STORED | {"prefetch": 0}),
+    "ampere, through registers": (MatmulAmpere, (70, 91, 137), THROUGH_REGISTERS | {"prefetch": 0}),
     "ampere, loads ahead": (MatmulAmpere, (70, 90, 136), AMPERE | {"prefetch": 1}),
     "ampere, loads ahead, staged": (MatmulAmpere, (70, 90, 136), AMPERE | {"prefetch": 1, "store": "staged"}),
-    "ampere, through registers, loads ahead": (MatmulAmpere, (70, 91, 137), STORED | {"prefetch": 1}),
+    "ampere, through registers, loads ahead": (MatmulAmpere, (70, 91, 137), THROUGH_REGISTERS | {"prefetch": 1}),
     "simt": (MatmulSimt, (70, 90, 136), {"copy_a": "cp.async", "stages": 3}),
     "skinny": (MatmulSkinny, (8, 200, 528), SKINNY | {"product": "mma.sync", "warps": 1}),
     "skinny, several warps": (MatmulSkinny, (8, 200, 528), SKINNY | {"product": "mma.sync", "warps": 4}),

@@ -91,7 +91,7 @@ class Consume(InSlot):
 
     @property
     def children(self) -> tuple[Body, ...]:
-        return (Body("body", self.body, consumes=self.pipeline),)
+        return (Body("body", self.body, consumes=self.pipeline, prefetch=self.prefetch),)
 
     def headline(self, turns: frozenset[str]) -> str:
         return f"{'turn' if self.pipeline in turns else 'consume'} {self.pipeline}:"
@@ -127,7 +127,7 @@ class Pipelined(Repeated):
         name, said = self.pipeline, ", ".join(self.pipelines)
         return (
             Body("produce", self.produce, name, "", True, f"produce {said}:", self.along),
-            Body("consume", self.consume, "", name, False, f"consume {said}:", self.along),
+            Body("consume", self.consume, "", name, False, f"consume {said}:", self.along, self.prefetch),
         )
 
     def headline(self, turns: frozenset[str]) -> str:
