@@ -84,7 +84,7 @@ SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
     (Compaction, {"n": 3001}, "place, -1)", "place, 0)"),
     (Compaction, {"n": 3001}, "fill=-1.0", "fill=1.0"),
     (WindowedAttention, {"h": 2, "s": 131, "window": 17, "d": 64}, "(apart < self.window)", "(apart <= self.window)"),
-    (WindowedAttention, {"h": 2, "s": 131, "window": 34, "d": 64}, "i - self.window + 1", "i - self.window + 2"),
+    (WindowedAttention, {"h": 2, "s": 131, "window": 34, "d": 64}, "i - self.window + 1", "i"),
     (WindowedAttention, {"h": 2, "s": 131, "window": 17, "d": 64}, "out *= keep", "pass"),
     (BiasGeluDropout, {"m": 37, "n": 131}, "> 0.0, gelu", ">= 0.0, gelu"),
     (BiasGeluDropout, {"m": 37, "n": 131}, "self.b.row(j,", "self.b.row(0,"),
