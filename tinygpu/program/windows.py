@@ -80,9 +80,30 @@ def counts_to(counter: Expr, trips: Mapping[str, Expr]) -> Expr:
         return total
     inner, by = (Expr(a) for a in node.args)
     most = counts_to(inner, trips)
-    if not (inner.sympy.is_Symbol or isinstance(inner.sympy, FloorDiv | Remainder)):
-        return most if isinstance(node, FloorDiv) else minimum(most, by)
-    return ceil_div(most, by) if isinstance(node, FloorDiv) else minimum(most, by)
+    if isinstance(node, Remainder):
+        return minimum(most, by)
+    reached = _reaches(inner, trips)
+    if reached is None:
+        return most
+    furthest, from_zero = reached
+    # from anywhere within a quotient, it changes once more than from where one begins
+    return minimum(most, furthest // by + 1 if from_zero else ceil_div(furthest, by) + 1)
+
+
+def _reaches(moving: Expr, trips: Mapping[str, Expr]) -> tuple[Expr, bool] | None:
+    """(how far a sum of indices, quotients and remainders in steps gets from where it begins, whether that is 0); None
+    where they do not stand in a sum of their own.
+    """
+    furthest, from_zero = expr(0), True
+    for term in moving.sympy.expand().as_ordered_terms():
+        counters = [f for f in sympy.Mul.make_args(term) if trips.keys() & {s.name for s in f.free_symbols}]
+        if not counters:
+            from_zero = from_zero and term == 0
+            continue
+        if len(counters) > 1 or not (counters[0].is_Symbol or isinstance(counters[0], FloorDiv | Remainder)):
+            return None
+        furthest = furthest + Expr(term / counters[0]) * (counts_to(Expr(counters[0]), trips) - 1)
+    return furthest, from_zero
 
 
 @dataclass(frozen=True, slots=True, eq=False)
