@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -12,6 +13,9 @@ from tinygpu.language.instruction import OLDEST_TARGET
 from tinygpu.ptx.cards.collect import FAMILIES
 from tinygpu.ptx.cards.readings import of_card, table
 from tinygpu.ptx.cards.specimen import WRONG_VALUES, Card, Specimen, Twin, markdown_table, version
+
+# Lines of a kernel that are shown on either side of what makes its twin differ.
+AROUND = 3
 
 
 def page(card: Card) -> str:
@@ -147,9 +151,17 @@ def shown_twin(twin: Twin) -> Iterator[str]:
 
 
 def _difference(legal: Specimen, illegal: Specimen) -> str:
-    lines = difflib.ndiff(_lines(legal), _lines(illegal))
-    maps = [] if legal.maps != illegal.maps else [f"  // {m}" for m in legal.maps]
-    return "\n".join(line.rstrip() for line in lines if not line.startswith("?") and line not in maps)
+    """The lines that differ with what stands around them; of what both share in between, that there is more."""
+    told = (line.rstrip() for line in difflib.ndiff(_lines(legal), _lines(illegal)) if not line.startswith("?"))
+    lines = list(told)
+    differ = [place for place, line in enumerate(lines) if line.startswith(("+", "-"))]
+    shown = sorted({n for place in differ for n in range(place - AROUND, place + AROUND + 1) if 0 <= n < len(lines)})
+    out = list[str]()
+    for before, place in itertools.pairwise([-1, *shown, len(lines)]):
+        if place > before + 1:
+            out.append("  ...")
+        out += lines[place : place + 1]
+    return "\n".join(out)
 
 
 def _lines(specimen: Specimen) -> list[str]:
