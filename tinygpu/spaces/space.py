@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.constraints.explanation import Violation
+from tinygpu.spaces.elimination import TooLarge
 from tinygpu.spaces.exact import exact_type
 from tinygpu.spaces.nearest import Nearest, find_nearest
 from tinygpu.spaces.part import Choice, Part, Point, SpaceError
@@ -208,26 +209,29 @@ class Space:
         """Why a point is out; empty when it is in (or, for a point that leaves names open, when a completion is in).
 
         The point is judged in the part that suits it best: the structure that it names, and of several the one where
-        fewest constraints break. Values need not be on offer.
+        fewest constraints break, one that has points of its own if it can be. Values need not be on offer.
         """
         unknown = [n for n in point if n not in self.names]
         if unknown:
             raise SpaceError(f"[{self.name}] there is no parameter {unknown[0]!r}; there are {', '.join(self.names)}")
         fitting = [p for p in self.parts if all(point.get(n, v) == v for n, v in p.fixed.items())]
         fitting = [p for p in fitting if point.keys() <= p.domains().keys()] or fitting or list(self.parts)
-        best: tuple[Violation, ...] | None = None
         offered: dict[str, tuple[Choice, ...]] = {}
         for name, values in (domain for p in self.parts for domain in p.domains().items()):
             offered[name] = tuple(dict.fromkeys((*offered.get(name, ()), *values)))
+        broken: list[tuple[Part, tuple[Violation, ...]]] = []
         for part in fitting:
             found = part.violations(point, offered=offered)
             if not found and (point.keys() == part.domains().keys() or self._completes(part, point)):
                 return ()
-            if not found:
-                found = self._why_no_completion(part, point)
-            if best is None or len(found) < len(best):
-                best = found
-        return best or ()
+            broken.append((part, found))
+        if not broken:
+            return ()  # a space without parts
+        fewest = min(len(found) or 1 for _, found in broken)
+        closest = [(part, found) for part, found in broken if (len(found) or 1) == fewest]
+        # where a structure has no points at all, that is not the point's fault
+        part, found = next((one for one in closest if len(closest) == 1 or self._has_points(one[0])), closest[0])
+        return found or self._why_no_completion(part, point)
 
     def restrict(self, choices: Mapping[str, Choice | Iterable[Choice]]) -> Space:
         """The space of the points with these values: one or several per name, others stay as they are."""
@@ -290,6 +294,12 @@ class Space:
     def _completes(self, part: Part, point: Point) -> bool:
         narrowed = part.restrict({n: (v,) for n, v in point.items()})
         return narrowed is not None and replace(self, parts=(narrowed,)).size > 0
+
+    def _has_points(self, part: Part) -> bool:
+        try:
+            return self._completes(part, {})
+        except TooLarge:  # nobody can count them
+            return True
 
     def _why_no_completion(self, part: Part, point: Point) -> tuple[Violation, ...]:
         narrowed = part.restrict({n: (v,) for n, v in point.items()})

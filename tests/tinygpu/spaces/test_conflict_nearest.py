@@ -285,6 +285,17 @@ def test_a_partial_point_without_completion_is_explained_by_a_conflict():
     )
 
 
+def test_a_partial_point_is_judged_in_a_structure_that_has_points():
+    """What empties a structure by itself is not what is wrong with the point."""
+    shut = Constraint("shut", symbol("k") > 100, "this structure is for long k")
+    narrow = Constraint("narrow", symbol("bm") <= 64, "tiles are narrow")
+    axes = (Axis("bm", (64, 128)), Axis("bn", (64, 128)))
+    parts = (Part({"how": "long"}, axes, (shut,), {"k": 8}), Part({"how": "short"}, axes, (narrow,), {"k": 8}))
+    (violation,) = Space("two", parts).explain({"bm": 128, "bn": 64})
+    assert violation.constraint is narrow
+    assert Space("none", ()).explain({}) == ()
+
+
 def test_unknown_is_an_answer_when_both_engines_give_up():
     names = [f"x{i}" for i in range(5)]
     squares = sum((symbol(n) * symbol(n) for n in names[1:]), symbol("x0"))
