@@ -126,15 +126,19 @@ class Distribution:
         return rng.integers(least, greatest + 1, shape).astype(np.float64)
 
     def _edged(self, rng: np.random.Generator, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The values with both ends among them, and zero where integers lie on both sides of it; of a single number,
-        one end or the other at times.
+        """The values with both ends among them; where numbers lie on both sides of zero, zero too if they are integers,
+        and else one that is next to it on either side, which roundings tell apart. Of a single number, one end or the
+        other at times.
         """
         values = np.array(values, dtype=np.float64)
         ends: tuple[float, ...] = self.ends_drawn
         if values.size == 1:
             values[...] = (*ends, float(values.item()), float(values.item()))[int(rng.integers(4))]
         elif values.size:
-            ends = (*ends, 0.0) if self.law == "integers" and self.low < 0 < self.high else ends
+            if self.low < 0 < self.high and self.law == "integers":
+                ends = (*ends, 0.0)
+            elif self.low < 0 < self.high and self.law in ("uniform", "normal"):
+                ends = (*ends, *(rng.uniform(0.25, 0.75) * near for near in (max(self.low, -1.0), min(self.high, 1.0))))
             places = rng.permutation(values.size)[: len(ends)]
             values.reshape(-1)[places] = ends[: len(places)]
         return values

@@ -14,7 +14,7 @@ from tinygpu.ptx.bounds.answers import Answer
 from tinygpu.ptx.bounds.stored import ends, unjudged
 from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.runtime.elements import element
-from tinygpu.ptx.verification.inputs import Inputs
+from tinygpu.ptx.verification.inputs import WHOLE, Inputs
 from tinygpu.ptx.verification.operands import HostTensor
 from tinygpu.ptx.verification.trial import Trial
 
@@ -78,7 +78,7 @@ class Check:
         name = f"{self.inputs}, {self.order}{', ' + self.where if self.where else ''}"
         if self.fault:
             return f"{name}: FAULT {self.fault}"
-        judged = "bit for bit" if self.inputs == "integers" and self.bound == 0 else f"bound {self.bound:.3g}"
+        judged = "bit for bit" if self.inputs in WHOLE and self.bound == 0 else f"bound {self.bound:.3g}"
         if self.estimated:
             judged += f", estimated: the reference {self.estimated}"
         verdict = "ok" if self.passed else f"WRONG in {self.wrong:,} of {self.elements:,} elements"

@@ -21,10 +21,14 @@ from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.verification.neighbours import with_neighbours
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
+from tinygpu.ptx.verification.signs import with_signs
 
 Inputs = Literal[
-    "integers", "random", "specials", "other specials", "lines", "other lines", "neighbours", "other neighbours"
-]
+    "integers", "signs", "other signs", "random", "specials", "other specials", "lines", "other lines", "neighbours",
+    "other neighbours",
+]  # fmt: skip
+# Whole numbers, sums of which are exact.
+WHOLE: frozenset[Inputs] = frozenset(("integers", "signs", "other signs"))
 
 # Kinds of lines.
 KINDS = 4
@@ -83,7 +87,7 @@ def drawn(
     shapes     of the operands, or of windows of them
     amplitude  the largest whole number
     """
-    rng = np.random.default_rng([seed, inputs != "integers"])
+    rng = np.random.default_rng([seed, inputs not in WHOLE])
     declared = input_distributions(machine, problem)
 
     def values(name: str, dtype: DType, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -97,10 +101,12 @@ def drawn(
         if s.name in declared:
             scalars[s.name] = values(s.name, s.dtype, ())[()]
         elif s.dtype.name == "f32":
-            scalars[s.name] = np.float32(3 if inputs == "integers" else rng.uniform(-1, 1))
+            scalars[s.name] = np.float32(3 if inputs in WHOLE else rng.uniform(-1, 1))
         else:
             scalars[s.name] = s.dtype.numpy.type(3)
-    if inputs in ("specials", "other specials"):
+    if inputs in ("signs", "other signs"):
+        arrays = with_signs(problem, arrays, declared, inputs != "signs")
+    elif inputs in ("specials", "other specials"):
         arrays = with_specials(rng, problem, arrays, declared, inputs == "other specials")
     elif inputs in ("lines", "other lines"):
         arrays = with_lines(problem, arrays, declared, 0 if inputs == "lines" else KINDS // 2)
@@ -171,7 +177,7 @@ def declared_values(
     amplitude: int = SMALL,
 ) -> NDArray[Any]:
     """An array of one dtype as its machine declares it: whole numbers up to an amplitude where it has such, or any."""
-    if inputs == "integers":
+    if inputs in WHOLE:
         found = declared.draw_whole(rng, shape, min(amplitude, _whole(dtype)))
     else:
         found = declared.draw(rng, shape)
@@ -199,7 +205,7 @@ def input_values(
     if not dtype.is_float:
         low = 0 if dtype.kind == "unsigned" else -most
         return rng.integers(low, most + 1, shape).astype(dtype.numpy)
-    if inputs == "integers":
+    if inputs in WHOLE:
         return rng.integers(-most, most + 1, shape).astype(dtype.numpy)
     values = rng.uniform(-1, 1, shape).astype(np.float32)
     if dtype.name == "tf32":
@@ -210,7 +216,7 @@ def input_values(
 def _narrow_values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], inputs: Inputs) -> NDArray[Any]:
     """Elements narrower than a byte, all that there are; whole numbers alone, where those are asked for."""
     codes = np.arange(1 << dtype.bits, dtype=np.uint8)
-    if dtype.is_float and inputs == "integers":
+    if dtype.is_float and inputs in WHOLE:
         values = codes.view(dtype.numpy).astype(np.float64)
         codes = codes[values == np.rint(values)]
     return rng.choice(codes, shape).view(dtype.numpy)

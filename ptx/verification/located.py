@@ -21,7 +21,7 @@ from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.lower import probed
 from tinygpu.ptx.lowering.probe import PROBES, VECTOR, WORD_BYTES, Spot, spots
-from tinygpu.ptx.verification.inputs import buffers_of, workspaces
+from tinygpu.ptx.verification.inputs import WHOLE, buffers_of, workspaces
 from tinygpu.ptx.verification.lockstep import Lockstep
 from tinygpu.ptx.verification.probe_log import recorded
 from tinygpu.ptx.verification.trial import Trial, rounding_of
@@ -98,7 +98,7 @@ def follow(
         fault = str(found)
     logs = spaces[PROBES].array.view(np.uint32).reshape(made.grid[0], kernel.threads, made.words)
     rounding = rounding_of(machine, problem)
-    exact = trial.inputs == "integers" and rounding.exact
+    exact = trial.inputs in WHOLE and rounding.exact
     tiles = recorded(made.spots.values(), logs)
     steps = Lockstep(made.program, made.spots, tiles, exact, rounding.approximation, fault)
     meant = made.program.run(trial.arrays, trial.scalars, sizes=problem.dim, ctas=made.grid[0], watch=steps)

@@ -34,14 +34,19 @@ from tinygpu.schedulers.run_time import Numbers
 
 # What the words mean that name a run.
 RUNS = (
-    "its inputs (integers: small whole numbers, whose sums are exact; specials: NaN, infinities and extremes among "
-    "random ones; other specials: the same of few rows, one in each; lines: random ones, of which lines are far below "
-    "zero, next to zero, or zero; other lines: the same of fewer than four lines, which begin with another kind; "
+    "its inputs (integers: small whole numbers, whose sums are exact; signs: the same, lines of the first tensor below "
+    "zero and above in turn, all others above; other signs: the same of the second; specials: NaN, infinities and "
+    "extremes among random ones; other specials: the same of few rows, one in each; lines: random ones, of which lines "
+    "are far below zero, next to zero, or zero; other lines: the same of fewer than four lines, which begin with "
+    "another kind; "
     "neighbours: random ones, and no numbers beside lines that integers name or cut off; other neighbours: the same "
     "of few lines, of which the first run left a half), and "
     "when asynchronous work gets done (late: as late as it may; early: as early; random: at any time between; "
     "spurious: and what may fail at first does)"
 )
+
+# Of the first, the second and all later orders.
+_WHOLE: tuple[Inputs, Inputs, Inputs] = ("integers", "signs", "other signs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def plan(
     """
     ways: list[tuple[Inputs, Order, Aim, Tiles]] = []
     for number, order in enumerate(orders):
-        ways.append(("integers", order, *_ways(kernel)[min(number, 2)]))
+        ways.append((_WHOLE[min(number, 2)], order, *_ways(kernel)[min(number, 2)]))
     if random_inputs:
         # Late like the first order, and every wait fails first: one that is not tried again shows.
         ways.append(("specials", "spurious", OTHER if kernel.goes_on else WHOLE, "edges"))

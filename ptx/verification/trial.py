@@ -16,7 +16,15 @@ from tinygpu.language.reference import constants_of, precision_of, reference_of
 from tinygpu.ptx.bounds.answers import Answer, answers
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.verification.inputs import SMALL, Inputs, drawn, has_free_integers, host_tensors, largest_whole
+from tinygpu.ptx.verification.inputs import (
+    SMALL,
+    WHOLE,
+    Inputs,
+    drawn,
+    has_free_integers,
+    host_tensors,
+    largest_whole,
+)
 from tinygpu.ptx.verification.operands import HostTensor
 
 # Largest whole numbers that are tried as inputs, one after another, until no sum becomes inexact.
@@ -98,14 +106,14 @@ def draw(
     rounding = rounding_of(machine, problem)
     shapes = shapes or {o.name: o.shape for o in problem.operands}
     amplitudes: tuple[int, ...] = (SMALL,)
-    if inputs == "integers" and rounding.exact:
+    if inputs in WHOLE and rounding.exact:
         amplitudes = _AMPLITUDES
-    elif inputs != "integers" and has_free_integers(machine, problem):
+    elif inputs not in WHOLE and has_free_integers(machine, problem):
         amplitudes = _WIDE_AMPLITUDES
     for amplitude in (a for a in amplitudes if at_most is None or a <= at_most or a == SMALL):
         arrays, scalars = drawn(machine, problem, inputs, seed, shapes, amplitude)
         found = reference_answers(machine, problem, arrays, scalars, rounding, shapes, point)
-        fits = _holds if inputs == "integers" else _has_place
+        fits = _holds if inputs in WHOLE else _has_place
         if amplitude == SMALL or all(fits(problem, name, a, rounding) for name, a in found.items()):
             break
     return Trial(problem, inputs, arrays, scalars, found, amplitude)

@@ -107,6 +107,7 @@ SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
     (BlockSparse, {"rows": 5, "columns": 7, "blocks": 13, "n": 70}, "self.at[begin + e]", "self.at[e]"),
     (Bilinear, {"h": 13, "w": 17, "c": 5, "n": 101}, "self.h - 1)", "self.h)"),
     (Bilinear, {"h": 13, "w": 17, "c": 5, "n": 101}, "r * self.w + c", "r * self.h + c"),
+    (Bilinear, {"h": 13, "w": 17, "c": 5, "n": 101}, "floor(v), ", 'p.cast(p.cast(v, "s32"), "f32"), '),
     (IoU, {"m": 13, "n": 70}, " - both + 1e-3", " + 1e-3"),
     (IoU, {"m": 13, "n": 70}, "q[3] - q[1]", "q[3] - q[0]"),
     (Conv3D, {"t": 3, "h": 5, "w": 9, "c": 24, "k": 40}, "self.f.at(tap)", "self.f.at(26 - tap)"),
@@ -114,10 +115,12 @@ SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
     (TwoSteps, {"m": 5, "n": 70}, "r < self.m", "r <= self.m"),
     (KMeans, {"n": 70, "k": 45, "d": 64}, "near < least", "near <= least"),
     (KMeans, {"n": 70, "k": 45, "d": 64}, "p.index(t.c, 1) + j", "p.index(t.c, 1)"),
+    (KMeans, {"n": 70, "k": 45, "d": 64}, "along(1), fill=math.inf)", "along(1))"),
     (Syrk, {"n": 70, "k": 40}, "old - total, old", "old - total, 0.0"),
     (Syrk, {"n": 70, "k": 40}, "p.when(j <= i)", "p.when(j < i)"),
     (Int4Matmul, {"m": 17, "n": 64, "k": 96}, "kk // 32", "kk // 64"),
     (RowsOfProducts, {"m": 70, "n": 72, "k": 40}, "best > top", "best >= top"),
+    (RowsOfProducts, {"m": 70, "n": 72, "k": 40}, "where(column < self.n, total, -math.inf)", "total"),
     (CappedProduct, {"m": 150, "n": 72, "k": 40}, "self.bias.row(j, 64)", "self.bias.row(0, 64)"),
 )
 # Where there is no wgmma, or no tensor memory, there is no such machine.

@@ -26,6 +26,8 @@ BEST_ROWS = 6
 # What a kernel was tried with.
 INPUTS: dict[Inputs, str] = {
     "integers": "whole numbers",
+    "signs": "whole numbers",
+    "other signs": "whole numbers",
     "random": "random numbers",
     "specials": "random numbers with NaN, infinities and extremes among them",
     "other specials": "random numbers with NaN, infinities and extremes among them",

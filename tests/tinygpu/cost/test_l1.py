@@ -221,7 +221,10 @@ def test_a_machine_may_leave_l1_out() -> None:
     assert demand_of(space, point).total.sectors_read == listed(space, point)[0]
 
 
-@given(*[st.integers(1, 12)] * 4, st.integers(0, 12), st.integers(1, 4), st.sampled_from(("//", "%", "// %", "//, two")))
+FORMS = ("//", "%", "// %", "//, two")
+
+
+@given(*[st.integers(1, 12)] * 4, st.integers(0, 12), st.integers(1, 4), st.sampled_from(FORMS))
 @settings(max_examples=300)
 def test_what_rounds_name_in_steps_is_counted(
     rounds: int, more: int, step: int, by: int, begin: int, width: int, form: str
