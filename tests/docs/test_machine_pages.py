@@ -66,6 +66,13 @@ def test_what_constraints_remove_adds_up_to_what_is_left(name: str) -> None:
     assert there == int(left.replace(",", "")) > 0
 
 
+def test_the_readme_names_every_machine_once_and_no_other() -> None:
+    named = re.findall(r"\[(\w+)\]\(docs/machines/(\w+)\.md\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    listed = [shown for shown, page in named if page != "README"]
+    assert sorted(listed) == sorted(WRITTEN)
+    assert all(shown == page for shown, page in named if page != "README")
+
+
 def test_the_index_has_a_row_for_every_machine_with_the_figures_of_its_page() -> None:
     rows = {m[1]: m[0] for m in re.finditer(r"^\| \[(\w+)\]\(\1\.md\) \|.*$", text("README"), re.MULTILINE)}
     assert list(rows) == list(WRITTEN), f"run {COMMAND}"
