@@ -4,8 +4,9 @@ Three kinds of warps go on beside each other: one brings tiles of a and b, for a
 has them multiplied into a ring of tensor memory; a warpgroup takes the sums of a tile, a piece of its columns at a
 time, through the epilogue and out. A CTA takes tile after tile, and with two slots of sums it multiplies the next tile
 while it stores the one before. Two CTAs may multiply as a pair: each has 128 rows, and brings half of b for both, so
-that a tile of b passes through L2 and is read in shared memory half as often. Of 64 rows in each CTA the sums lie
-otherwise, and are read so.
+that a tile of b passes through L2 and is read in shared memory half as often. In clusters of several pairs those that
+need the same columns share each half, as CTAs share tiles. Of 64 rows in each CTA the sums lie otherwise, and are read
+so.
 
 Searched are the tile, pairs, the depth of the rings, clusters that share what they bring, the order of tiles, CTAs that
 share tiles (split-K, stream-K) or take each other over, the piece of columns that is stored at a time, the swizzles,
@@ -64,7 +65,7 @@ class MatmulBlackwell(TensorSums):
             with p.role("producer", warps=1), p.loop(self.k, step=bk, divided=True) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=0)
                 mine = j + p.rank(1) % 2 * part if pairs else j
-                p.copy(self.tma, self.b.tile(kk, mine, shape=(bk, part)), s.b, multicast=None if pairs else 1)
+                p.copy(self.tma, self.b.tile(kk, mine, shape=(bk, part)), s.b, multicast=1, every=2 if pairs else 1)
             with p.role("multiplier", warps=1, first=1), sums.produce() as t:
                 p.clear(t.c)
                 with (

@@ -93,7 +93,7 @@ class ScaledInChunks(TensorSums):
             with p.role("producer", warps=1), p.loop(self.k, **rounds) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=0)
                 mine = j + p.rank(1) % 2 * part if pairs else j
-                p.copy(self.tma, self.b.tile(kk, mine, shape=(bk, part)), s.b, multicast=None if pairs else 1)
+                p.copy(self.tma, self.b.tile(kk, mine, shape=(bk, part)), s.b, multicast=1, every=2 if pairs else 1)
                 p.copy(self.tma, self.scales_a.tile(i // CHUNK, kk // deep, 0, 0, shape=(1, along, 32, 16)), s.sa)
                 p.copy(self.tma, self.scales_b.tile(j // CHUNK, kk // deep, 0, 0, shape=(down, along, 32, 16)), s.sb)
             with p.role("scaler", warps=1, first=1), p.loop(self.k, **rounds), cell.produce() as t, ring.consume() as s:

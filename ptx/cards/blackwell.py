@@ -291,6 +291,13 @@ def _pairs() -> Iterator[str]:
         "both; alloc and dealloc are executed by one warp of each. All tcgen05 instructions of a kernel have the same "
         "`.cta_group`. A commit with `.multicast::cluster` and the mask of both CTAs tells both."
     )
+    yield (
+        "Where several pairs of a cluster need the same columns of B, even CTAs need one half and odd ones the other: "
+        "each brings a part of its half to all of its parity. A load with `.cta_group::2` and `.multicast::cluster` "
+        "signals in every pair of its mask the CTA with the parity of the one whose mbarrier it names, so that each "
+        "even CTA hears of all bytes of its pair. A slot is free when every pair that a CTA writes to has committed: "
+        "the mask of that commit has both CTAs of each."
+    )
     yield _readings("pair")
     yield (
         "With M = 128, 64 rows in each CTA, all lanes are busy: the right half of the columns of D lies below the left "

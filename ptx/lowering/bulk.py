@@ -163,7 +163,7 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
     operand = s.source.tensor
     if not isinstance(s.instruction, BulkTransfer) or buffer is None or operand is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
-    parts = context.cluster_extent(s.multicast)
+    parts = int(s.shared_by(context.program.grid.axes))
     shape = in_one_box(context, s.source, buffer, boxes(s.source, buffer, parts))
     where = tensor_map(context, s.instruction, operand, shape, buffer)
     place = context.placement.places[buffer.name]
@@ -171,8 +171,8 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
     down: Number = 0
     mask = ""
     if parts > 1 and s.multicast is not None:
-        down = emit.mul(context.cluster_rank(s.multicast), shape.part)
-        mask = str(context.cluster_mask(s.multicast))
+        down = emit.mul(emit.div(context.cluster_rank(s.multicast), s.every), shape.part)
+        mask = str(context.cluster_mask(s.multicast, s.every))
     emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.across} boxes of {shape.part} rows")
     pair = pair_of_ring(context.program, barrier.pipeline)
     size = shape.inner * shape.pieces * shape.part * buffer.dtype.bits // 8

@@ -232,10 +232,10 @@ class Context:
             total = self.emit.add(total, self.emit.mul(place, self._below(axis)))
         return total
 
-    def cluster_mask(self, axis: int) -> Reg:
-        """The CTAs of a cluster along an axis, the own one among them, as a mask of ranks."""
-        along = sum(1 << place * self._below(axis) for place in range(self.cluster_extent(axis)))
-        start = self.cluster_rank_of({axis: 0})
+    def cluster_mask(self, axis: int, every: int = 1) -> Reg:
+        """The CTAs of a cluster along an axis, the own one among them, as a mask of ranks; or every so many of them."""
+        along = sum(1 << place * self._below(axis) for place in range(0, self.cluster_extent(axis), every))
+        start = self.cluster_rank_of({axis: self.emit.rem(self.cluster_rank(axis), every)})
         mask = self.emit.computed("r", "shl.b32 {d}, {1}, {0};", start, along)
         return self.emit.computed("h", "cvt.u16.u32 {d}, {0};", mask)
 

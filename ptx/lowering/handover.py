@@ -71,21 +71,21 @@ def between_roles(program: Program, pipeline: str) -> bool:
     return program.pipeline(pipeline).completion in HANDED_OVER
 
 
-def multicast_axes(program: Program, pipeline: str) -> tuple[int, ...]:
-    """Axes of the grid along which CTAs of a cluster fill each other's slots."""
+def _shared_along(program: Program, pipeline: str) -> tuple[tuple[int, int], ...]:
+    """(axis of the grid along which CTAs of a cluster fill each other's slots, so many of them)."""
     found = {
-        s.multicast
+        (s.multicast, int(s.shared_by(program.grid.axes)))
         for fill in walk(program.body)
         if isinstance(fill, n.Produce) and fill.pipeline == pipeline
         for s in walk(fill.body)
         if isinstance(s, n.Copy) and s.multicast is not None
     }
-    return tuple(sorted(a for a in found if int(program.grid.axes[a].cluster) > 1))
+    return tuple(sorted((axis, ctas) for axis, ctas in found if ctas > 1))
 
 
 def sources(program: Program, pipeline: str) -> int:
-    """CTAs that bring something into one CTA's slot."""
-    return 1 + sum(int(program.grid.axes[a].cluster) - 1 for a in multicast_axes(program, pipeline))
+    """CTAs that bring something into one CTA's slot; of slots that pairs share, the pairs that do."""
+    return 1 + sum(ctas - 1 for _, ctas in _shared_along(program, pipeline))
 
 
 def empty_arrivals(program: Program, pipeline: str) -> int:
@@ -368,7 +368,7 @@ def give_back(context: Context, pipe: Pipe, slot: Reg, held: bool) -> None:
 
 
 def _axes(context: Context, pipe: Pipe) -> tuple[int, ...]:
-    return multicast_axes(context.program, pipe.name)
+    return tuple(axis for axis, _ in _shared_along(context.program, pipe.name))
 
 
 # ---- turns ----------------------------------------------------------------------------------------------------------

@@ -130,7 +130,8 @@ class Bring:
     """A bulk copy into a slot, which completes so many bytes at the slot's barrier.
 
     ctas  CTAs that get them, each at its own barrier; with more than one, along this axis of the grid
-    pair  2: at the barrier of the first CTA of a pair, instead of their own
+    pair  2: at the barrier of the first CTA of a pair, instead of their own; along the last axis, those of the same
+          place in their pairs get them
     """
 
     barrier: Barrier
@@ -211,7 +212,7 @@ class CommitAt:
     thread has issued are complete.
 
     axes  of the grid, along which the CTAs are neighbours
-    pair  2: in both CTAs of each pair
+    pair  2: in both CTAs of each of `ctas` pairs
     """
 
     barrier: Barrier

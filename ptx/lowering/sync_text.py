@@ -197,7 +197,8 @@ def _commit_at(context: Context, action: CommitAt) -> None:
     if action.ctas == action.pair == 1:
         context.engine(f"{commit}.b64 [{place}];")
         return
-    ranks = [context.cluster_mask(axis) for axis in action.axes]
+    last = len(context.program.grid.axes) - 1  # along which both of a pair are neighbours, and pairs are
+    ranks = [context.cluster_mask(axis, action.pair if axis == last else 1) for axis in action.axes]
     if action.pair > 1:
         own = emit.computed("r", "shl.b32 {d}, 1, {0};", context.first_of_pair())
         ranks.append(emit.computed("h", "cvt.u16.u32 {d}, {0};", own))

@@ -159,14 +159,17 @@ class _Search:
         if event.pair == "asked":
             return list(range(event.ctas))
         own, found = self.ctas[cta], [cta]
+        paired = event.pair in ("both", "first")
         if event.ctas > 1:
             for axis in event.axes:
+                every = 2 if paired and axis == len(own) - 1 else 1
                 found += [
                     other
                     for other, place in enumerate(self.ctas)
                     if other != cta and (*own[:axis], *own[axis + 1 :]) == (*place[:axis], *place[axis + 1 :])
-                ]
-        if event.pair in ("both", "first"):  # neighbours along the last axis, which runs fastest
+                    and (own[axis] - place[axis]) % every == 0
+                ]  # fmt: skip
+        if paired:  # neighbours along the last axis, which runs fastest
             found = [other // 2 * 2 for other in found]
         return found if event.pair != "both" else [*found, *(other + 1 for other in found)]
 

@@ -33,7 +33,7 @@ def check_counts(
                 if comes != expected:
                     raise Irregular(f"{machine.role.role} expects {expected} bytes of a slot, and {comes} come")
                 axes |= {(axis, ctas) for _, ctas, axis in boxes if axis is not None and ctas > 1}
-    if any(protocol.cluster[axis] != ctas for axis, ctas in axes):
+    if any(_neighbours(protocol, axis, parts) != ctas for axis, ctas in axes):
         raise Irregular("boxes go to other CTAs than those of the cluster along an axis")
     sources = 1 + sum(ctas - 1 for _, ctas in axes)
     along = tuple(sorted(axis for axis, _ in axes))
@@ -59,6 +59,11 @@ def check_counts(
                     f"{step.arrivals} arrivals, and {come} come"
                 )
     return sources * parts > 1
+
+
+def _neighbours(protocol: sync.Protocol, axis: int, parts: int) -> int:
+    """CTAs of a cluster along an axis; of slots that `parts` CTAs fill, neighbours along the last axis, such pairs."""
+    return protocol.cluster[axis] // (parts if axis == len(protocol.cluster) - 1 else 1)
 
 
 def _parts(ring: sync.Ring, producers: tuple[Automaton, ...], consumers: tuple[Automaton, ...]) -> int:

@@ -24,6 +24,8 @@ from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.lower import lowered
 from tinygpu.ptx.lowering.sync import Protocol
 from tinygpu.ptx.protocol.certificate import certify
+from tinygpu.ptx.protocol.execution import Instance
+from tinygpu.ptx.protocol.exploration import explore
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
@@ -43,6 +45,21 @@ def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     problem = posed(seed)
     space = build_space(MatmulBlackwell, problem, device("b200"))
     (point,) = space.space.restrict({"ctas": "pairs"}).sample(1, np.random.default_rng(seed))
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, MatmulBlackwell, problem, orders=("late",))
+    assert found.passed, f"{problem} {point}\n{found}"
+    assert certify(_protocol(space, problem, point)).proved
+
+
+@pytest.mark.parametrize("seed", range(48))
+@pytest.mark.sampled(6)
+@pytest.mark.end_to_end
+def test_pairs_that_share_columns_are_right_and_their_rings_proved(seed: int) -> None:
+    """In clusters of two or four pairs along m, the last of them beyond the last row."""
+    problem = posed(seed)
+    space = build_space(MatmulBlackwell, problem, device("b200"))
+    part = space.space.restrict({"ctas": "pairs", "cluster_m": (4, 8)[seed % 2]})
+    (point,) = part.sample(1, np.random.default_rng(seed))
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, MatmulBlackwell, problem, orders=("late",))
     assert found.passed, f"{problem} {point}\n{found}"
@@ -71,6 +88,27 @@ def test_its_kernel_is_right_in_every_order_and_assembles_without_spills() -> No
     assert (assembly.spill_store_bytes, assembly.stack_bytes) == (0, 0)
 
 
+@cache
+def several() -> tuple[Any, Kernel, Protocol]:
+    """Two clusters of two pairs along m and two along n: 200 columns, of which the last tiles have few."""
+    problem = MatmulBlackwell.problem(m=600, n=200, k=168)
+    space = build_space(MatmulBlackwell, problem, device("b200"))
+    (point,) = space.space.restrict(SMALL | {"cluster_m": 4}).sample(1, np.random.default_rng(0))
+    return problem, build(space.program(point), problem, point, SolverCache()).kernel, _protocol(space, problem, point)
+
+
+@pytest.mark.end_to_end
+def test_pairs_read_shared_columns_once() -> None:
+    """All bytes that TMA brings come to one CTA more: of a along n, of b along m; of one pair along m those of a do."""
+    brought = []
+    for problem, kernel, _ in (several(), small()):
+        found = verify(kernel, MatmulBlackwell, problem)
+        assert found.passed
+        brought.append((found.counters.bulk_load_bytes, found.counters.multicast_bytes))
+    assert brought[0][0] == brought[0][1] > 0
+    assert brought[1][0] > brought[1][1] > 0
+
+
 def edited(kernel: Kernel, old: str, new: str, times: int = 0) -> Kernel:
     text, count = re.subn(old, new, kernel.ptx, count=times)
     assert count, old
@@ -94,6 +132,22 @@ def edited(kernel: Kernel, old: str, new: str, times: int = 0) -> Kernel:
 )
 def test_wrong_kernels_of_pairs_are_refused(old: str, new: str) -> None:
     problem, kernel, _ = small()
+    assert not verify(edited(kernel, old, new), MatmulBlackwell, problem, orders=("late",)).passed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # halves come to the first pair alone
+        (r"shl\.b32 (%r\d+), 5, (%r\d+);", r"shl.b32 \1, 1, \2;"),
+        # halves come to both CTAs of each pair
+        (r"shl\.b32 (%r\d+), 5, (%r\d+);", r"shl.b32 \1, 15, \2;"),
+        # whose slots are free is heard from the own row of pairs only: a slot is filled while another pair reads it
+        (r"(mbarrier\.init\.shared\.b64 \[%r\d+\]), 3;", r"\1, 2;"),
+    ],
+)
+def test_wrong_kernels_of_several_pairs_are_refused(old: str, new: str) -> None:
+    problem, kernel, _ = several()
     assert not verify(edited(kernel, old, new), MatmulBlackwell, problem, orders=("late",)).passed
 
 
@@ -125,6 +179,34 @@ def test_bytes_and_arrivals_are_counted_for_both() -> None:
         wrong = replace(protocol, body=tuple(map(change, protocol.body)))
         assert wrong != protocol
         assert not certify(wrong).proved
+
+
+def changed(step: Any, kind: type, **to: Any) -> Any:
+    """The same protocol in which steps of a kind that go to several CTAs are otherwise."""
+    if isinstance(step, kind) and getattr(step, "ctas", 1) > 1:
+        step = replace(step, **to)
+    if hasattr(step, "body"):
+        step = replace(step, body=tuple(changed(inner, kind, **to) for inner in step.body))
+    return step
+
+
+@pytest.mark.parametrize(
+    ("kind", "to"),
+    [
+        (sync.CommitAt, {"ctas": 2, "axes": (0,)}), (sync.CommitAt, {"ctas": 2, "axes": (1,)}),
+        (sync.CommitAt, {"ctas": 1, "axes": ()}), (sync.CommitAt, {"ctas": 5}), (sync.Bring, {"ctas": 4}),
+        (sync.Bring, {"axis": 0}), (sync.Bring, {"ctas": 1, "axis": None}),
+    ],
+)  # fmt: skip
+@pytest.mark.end_to_end
+def test_what_pairs_share_is_proved_as_it_is_and_no_otherwise(kind: type, to: dict[str, Any]) -> None:
+    """Slots go back to the pairs that fill them: the own one, one along n, and one along m."""
+    _, _, protocol = several()
+    assert certify(protocol).proved
+    assert explore(protocol, Instance((3,)), 2_000).violation is None
+    wrong = replace(protocol, body=tuple(changed(step, kind, **to) for step in protocol.body))
+    assert wrong != protocol
+    assert not certify(wrong).proved
 
 
 def test_clusters_without_a_neighbour_are_refused() -> None:
@@ -189,8 +271,8 @@ def declared(multicast: int | None, mixed: bool, read: bool) -> type[Machine]:
     [
         (
             (1, False, False),
-            "Pairs.program: tma brings ring.b to all CTAs along axis 1, which multiply in pairs: each of a pair brings "
-            "its own part; leave out multicast there",
+            "Pairs.program: tma brings ring.b to all CTAs along axis 1, which multiply in pairs: each of a pair "
+            "needs its own part; say every=2, or leave out multicast there",
         ),
         (
             (None, True, False),

@@ -286,7 +286,7 @@ class Operations:
         """One instruction moves one box, 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""
         held = bytes_of(s.target if s.source.memory is GMEM else s.source)
         access = boxes(s, bulk)
-        shared = expr(1) if s.multicast is None else self.program.grid.axes[s.multicast].cluster
+        shared = s.shared_by(self.program.grid.axes)
         begins = window(access.tile, tensor_pitches(access.tile), self.program.indices)
         sectors, accesses = (ceil_div(pieces(access, begins, size), shared) for size in (SECTOR_BYTES, ACCESS_BYTES))
         if s.source.memory is GMEM:

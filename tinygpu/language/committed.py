@@ -36,6 +36,7 @@ def _mistakes(program: Program) -> Iterator[str]:
                     yield from _of_sums(program, pipeline, use.body.statements)
         yield from _of_consumers(program, pipeline)
     yield from _of_windows(program)
+    yield from _of_every_second(program)
     yield from _of_pairs(program)
     for role in program.roles:
         mine = tuple(statements(program.body, role.name))
@@ -121,10 +122,10 @@ def _of_pairs(program: Program) -> Iterator[str]:
         for s in walk(program.body):
             if isinstance(s, n.Produce) and s.pipeline == pipeline.name:
                 for copy in walk(s.body):
-                    if isinstance(copy, n.Copy) and copy.multicast == last:
+                    if isinstance(copy, n.Copy) and copy.multicast == last and copy.every == 1:
                         yield (
                             f"{copy.name} brings {copy.target.name} to all CTAs along axis {last}, which multiply in "
-                            "pairs: each of a pair brings its own part; leave out multicast there"
+                            "pairs: each of a pair needs its own part; say every=2, or leave out multicast there"
                         )
         for role in program.roles:
             mine = tuple(statements(program.body, role.name))
@@ -133,6 +134,19 @@ def _of_pairs(program: Program) -> Iterator[str]:
                 yield (
                     f"role {role.name} consumes {pipeline.name!r}, whose slots a pair of CTAs multiplies; which is "
                     "full is known in the first of them only: give it a pipeline of its own"
+                )
+
+
+def _of_every_second(program: Program) -> Iterator[str]:
+    """What every second CTA gets alike is what those of the same place in their pairs need."""
+    last = len(program.grid.axes) - 1
+    for s in walk(program.body):
+        for copy in walk(s.body) if isinstance(s, n.Produce) else ():
+            of_pairs = isinstance(s, n.Produce) and pair_of_ring(program, s.pipeline) > 1
+            if isinstance(copy, n.Copy) and copy.every > 1 and not (of_pairs and copy.multicast == last):
+                yield (
+                    f"{copy.name} brings {copy.target.name} to every second CTA along axis {copy.multicast}; that is "
+                    f"for slots that CTAs multiply in pairs, along the last axis, {last}: leave out every= here"
                 )
 
 

@@ -159,8 +159,7 @@ def _count_bulk(asked: Asked, s: n.Copy, known: Mapping[str, int], problem: Prob
     if writes:
         asked.sectors_written += sectors
     else:
-        ctas = 1 if s.multicast is None else int(program.grid.axes[s.multicast].cluster)
-        asked.sectors_read += -(-sectors // ctas)
+        asked.sectors_read += -(-sectors // int(s.shared_by(program.grid.axes)))
 
 
 def _coordinates(access: Access, known: Mapping[str, int]) -> NDArray[np.int64]:

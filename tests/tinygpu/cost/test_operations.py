@@ -265,12 +265,12 @@ def test_matrix_loads_of_one_phase_are_waited_for_once() -> None:
     st.sampled_from([8, 16, 64]),
     st.sampled_from([32, 64, 128]),
     st.sampled_from([(None, "f16"), (32, "f16"), (64, "f16"), (128, "f16"), (128, "f32"), (None, "s8")]),
-    st.sampled_from([None, 0, 1]),
+    st.sampled_from([(None, 1), (0, 1), (1, 1), (1, 2)]),
     st.integers(1, 4),
     st.integers(1, 3),
 )
 def test_bulk_copies_move_boxes_of_whole_sectors(
-    rows: int, columns: int, layout: Any, multicast: int | None, stages: int, times: int
+    rows: int, columns: int, layout: Any, along: tuple[int | None, int], stages: int, times: int
 ) -> None:
     """One instruction a box, as wide as the swizzle; 32 bytes of GMEM and 128 of SMEM at a time."""
     swizzle, kind = layout
@@ -283,8 +283,8 @@ def test_bulk_copies_move_boxes_of_whole_sectors(
     boxes = [(r, first) for r in range(rows) for first in range(0, row, width)]
     accesses = sum(-(-width // 64) for _ in boxes)
     moved = rows * row
-    ctas = {None: 1, 0: 2, 1: 4}[multicast]
-    load = n.Copy("t", isa.TmaLoad(), in_gmem(kind, (rows, columns)), buffer, None, None, multicast)
+    ctas = {(None, 1): 1, (0, 1): 2, (1, 1): 4, (1, 2): 2}[along]
+    load = n.Copy("t", isa.TmaLoad(), in_gmem(kind, (rows, columns)), buffer, None, None, *along)
     expected = {
         "sectors_read": times * -(-moved // (32 * ctas)),
         "accesses_read": times * -(-accesses // ctas),

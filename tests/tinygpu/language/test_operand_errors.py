@@ -259,8 +259,9 @@ def test_what_follows_a_role_stands_outside_of_it() -> None:
 
 
 def copied(
-    rows: int = 64, multicast: int | None = None, cluster: Any = 1, partition: bool = False, kind: str = "f32"
-) -> Program:
+    rows: int = 64, multicast: int | None = None, cluster: Any = 1, partition: bool = False, kind: str = "f32",
+    **more: Any,
+) -> Program:  # fmt: skip
     """A tile of 32 elements by TMA into a slot, and from there in registers to y; along axis 1 nothing moves."""
 
     def program(self: Any, p: Any) -> None:
@@ -270,7 +271,8 @@ def copied(
             p.pipeline("ring", 2, t=p.smem(kind, (rows,))) as ring,
         ):
             with p.role("a", warps=1), ring.produce() as s:
-                p.copy(self.tma, self.x.tile(i, shape=(32,)), s.t, who if partition else None, multicast=multicast)
+                mine = self.x.tile(i, shape=(32,))
+                p.copy(self.tma, mine, s.t, who if partition else None, multicast=multicast, **more)
             with p.role("b", warps=1, first=1), ring.consume() as s:
                 p.store(self.st, self.y.tile(i, shape=(32,)), p.load(self.get, s.t, who))
 
@@ -292,6 +294,21 @@ def copied(
         (
             copied(32, 0, 2),
             "tma is multicast along axis 0 of the grid, but its window of x moves along that axis",
+        ),
+        (
+            copied(32, 0, 4, every=2),
+            "tma is multicast along axis 0 of the grid, but its window of x moves along that axis from one of every "
+            "two CTAs to the next",
+        ),
+        (
+            copied(32, 1, (1, 4), every=3),
+            "tma is multicast to every CTA along axis 1 or to every second one, not 3",
+        ),
+        (copied(32, every=2), "tma brings a tile to one CTA, and every=2 says which of a cluster need it"),
+        (
+            copied(32, 1, (1, 4), every=2),
+            "tma brings ring.t to every second CTA along axis 1; that is for slots that CTAs multiply in pairs, along "
+            "the last axis, 1: leave out every= here",
         ),
     ],
 )

@@ -89,11 +89,13 @@ class Moves(Blocks):
         partition: Partition | None = None,
         *,
         multicast: int | None = None,
+        every: int = 1,
     ) -> Token | None:
         """Memory to memory: thread by thread, as a whole (BulkTransfer, CellCopy), or along a Route through registers.
 
         partition  who moves what, thread by thread
         multicast  axis of the grid along which all CTAs of a cluster need this tile: each brings a part to all of them
+        every      2: every second one needs it, where CTAs multiply in pairs: those of the same place in their pairs
         """
         name = self._instruction(instruction, (Transfer, Route, BulkTransfer, CellCopy), "copy")
         if source.dtype != target.dtype:
@@ -126,12 +128,15 @@ class Moves(Blocks):
         if isinstance(instruction, CellCopy):
             self._bring_chunks(name, instruction, source, target, partition)
         if multicast is not None:
-            self._check_multicast(name, instruction, source, multicast)
-            if isinstance(instruction, BulkTransfer) and not instruction.traced_only and self.grid_node is not None:
-                ctas = self.grid_node.axes[multicast].cluster
-                self.constraints.extend(instruction.multicast_rules(source, target, ctas))
+            self._check_multicast(name, instruction, source, multicast, every)
+        elif every != 1:
+            raise self.fail(f"{name} brings a tile to one CTA, and every={every!r} says which of a cluster need it")
         token = self._token(target, next((h.completion for h in hops if h.completion), ""))
-        self.emit(n.Copy(name, instruction, source, target, partition, token, multicast))
+        copy = n.Copy(name, instruction, source, target, partition, token, multicast, every)
+        if multicast is not None and isinstance(instruction, BulkTransfer) and not instruction.traced_only:
+            ctas = copy.shared_by(() if self.grid_node is None else self.grid_node.axes)
+            self.constraints.extend(instruction.multicast_rules(source, target, ctas))
+        self.emit(copy)
         return token
 
     @verb("p.clear")

@@ -226,7 +226,9 @@ class OperandChecks(BlockChecks):
                 constant = constant + Expr(term)
         return [*(moves[name] for name in sorted(moves)), constant]
 
-    def _check_multicast(self, name: str, instruction: Instruction | Route, source: Tile, axis: int) -> None:
+    def _check_multicast(
+        self, name: str, instruction: Instruction | Route, source: Tile, axis: int, every: Any
+    ) -> None:
         axes = self.grid_node.axes if self.grid_node else ()
         if not isinstance(instruction, BulkTransfer):
             raise self.fail(f"{name} ({instruction}) serves one CTA; only a BulkTransfer is multicast")
@@ -234,9 +236,14 @@ class OperandChecks(BlockChecks):
             raise self.fail(f"{name} ({instruction}) moves rows to one CTA; leave multicast= out")
         if not 0 <= axis < len(axes) or axes[axis].cluster.same(1):
             raise self.fail(f"{name} is multicast along axis {axis} of the grid, along which there is no cluster")
-        if any(axes[axis].index in o.symbols for o in source.finest.offset):
+        if isinstance(every, bool) or every not in (1, 2):
+            raise self.fail(f"{name} is multicast to every CTA along axis {axis} or to every second one, not {every!r}")
+        place = symbol(axes[axis].index) % axes[axis].cluster % every  # may differ from those that get another tile
+        alike = [Expr(o.sympy.subs(place.sympy, 0)) if every > 1 else o for o in source.finest.offset]
+        if any(axes[axis].index in o.symbols for o in alike):
             moving = f"its window of {source.name} moves along that axis"
-            raise self.fail(f"{name} is multicast along axis {axis} of the grid, but {moving}")
+            among = "" if every == 1 else " from one of every two CTAs to the next"
+            raise self.fail(f"{name} is multicast along axis {axis} of the grid, but {moving}{among}")
 
     def _number_in(self, what: str, value: Any, kind: DType) -> None:
         """A number of the program is one of the type, rounded."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinygpu.expressions import Expr, ceil_div
+from tinygpu.expressions import Expr, ceil_div, expr
 from tinygpu.language.instruction import CellStore, Instruction, LaneRead, MatrixStore, Transfer
 from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Token
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.program.nodes.carried_out import Asynchronous, ByInstruction
+from tinygpu.program.nodes.grid import Axis
 from tinygpu.program.statement import ZERO, Statement
 
 
@@ -61,7 +63,8 @@ class Store(ByInstruction):
 class Copy(Asynchronous):
     """Memory to memory: one instruction, or a load and a store through registers. Outside the tensor: zero.
 
-    multicast  axis of the grid along which the CTAs of a cluster all get the tile, each bringing a part (None: no such)
+    multicast  axis of the grid along which CTAs of a cluster all get the tile, each bringing a part (None: no such)
+    every      places from one of them to the next: 1 all of the cluster, 2 those of one place in their pairs
     """
 
     name: str
@@ -71,6 +74,11 @@ class Copy(Asynchronous):
     partition: Partition | None
     token: Token | None
     multicast: int | None = None
+    every: int = 1
+
+    def shared_by(self, axes: Sequence[Axis]) -> Expr:
+        """CTAs of a cluster that get the tile, each bringing a part; `axes` are the grid's."""
+        return expr(1) if self.multicast is None else ceil_div(axes[self.multicast].cluster, self.every)
 
     @property
     def reads(self) -> tuple[Tile, ...]:
@@ -96,7 +104,8 @@ class Copy(Asynchronous):
         return ceil_div(self.partition.value_count * self.source.dtype.bits, 32)
 
     def headline(self, turns: frozenset[str]) -> str:
-        everywhere = f" to the cluster along {self.multicast}" if self.multicast is not None else ""
+        to = "the cluster" if self.every == 1 else "every second CTA of the cluster"
+        everywhere = f" to {to} along {self.multicast}" if self.multicast is not None else ""
         return f"{self.leaves}{self.target} = {self.name} {self.source}{everywhere}"
 
 
