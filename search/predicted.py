@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.cost.counts import Counted
 from tinygpu.cost.predictor import Prediction, predict
 from tinygpu.search.bounded import Region
 from tinygpu.search.evaluation import Evaluation, Failure
@@ -33,7 +35,7 @@ class PredictedTime:
         rows = len(next(iter(columns.values())))
         out = np.full(rows, math.inf)
         for index, mask, chosen in self.by_structure(columns, rows):
-            out[mask] = self.predict(index, chosen).seconds
+            out[mask] = self.predict(counted(self.space, index, chosen)).seconds
         return out
 
     def __call__(self, points: Sequence[Point], /) -> list[Evaluation]:
@@ -45,11 +47,17 @@ class PredictedTime:
                 out.append(Evaluation(failure=Failure("launch", "no CTA of this candidate fits on an SM")))
         return out
 
+    def rooflines(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        """(points,) least seconds of the problem, as each of these candidates counts its work."""
+        out = np.zeros(len(points))
+        for index, mask, chosen in self.by_structure(columns_of(points), len(points)):
+            out[mask] = self.predict(counted(self.space, index, chosen)).roofline_s
+        return out
+
     def _seconds(self, points: Sequence[Point]) -> list[float]:
         """Predicted seconds of each point; of many with the same parameters at once."""
         if len(points) > 1 and len({tuple(point) for point in points}) == 1 and points[0]:
-            columns = {name: np.array([point[name] for point in points]) for name in points[0]}
-            return [float(seconds) for seconds in self.score_columns(columns)]
+            return [float(seconds) for seconds in self.score_columns(columns_of(points))]
         return [float(self.prediction(point).seconds) for point in points]
 
     def prediction(self, point: Point, *, extra_wavefronts: float = 0.0, registers: int | None = None) -> Prediction:
@@ -58,17 +66,11 @@ class PredictedTime:
         extra_wavefronts  per main-loop round, from bank conflicts that the best layout leaves
         registers         per thread, as the assembler reports them
         """
-        index = self.space.structure_index(point)
-        chosen = {a: int(point[a]) for a in self.space.traces[index].axes}
-        return self.predict(index, chosen, extra_wavefronts, registers)
+        return self.predict(counted_at(self.space, point), extra_wavefronts, registers)
 
-    def predict(
-        self, index: int, chosen: dict[str, Any], extra_wavefronts: float = 0.0, registers: int | None = None
-    ) -> Prediction:
-        from dataclasses import replace
-
-        values = {**self.space.environment, **chosen}
-        demand = self.space.counts(index).demand(values, self.space.device, extra_wavefronts)
+    def predict(self, found: Counted, extra_wavefronts: float = 0.0, registers: int | None = None) -> Prediction:
+        """The prediction of candidates of one structure from what was counted of them."""
+        demand = found.demand(self.space.device, extra_wavefronts)
         if registers is not None:
             demand = replace(demand, registers_per_thread=registers)
         return predict(self.space.device, demand)
@@ -82,3 +84,19 @@ class PredictedTime:
             if mask.any():
                 axes = self.space.traces[index].axes
                 yield index, mask, {a: np.asarray(columns[a])[mask].astype(np.int64) for a in axes}
+
+
+def columns_of(points: Sequence[Point]) -> Columns:
+    """Points that have the same parameters, as an array for each of these."""
+    return {name: np.array([point[name] for point in points]) for name in points[0]}
+
+
+def counted(space: MachineSpace, index: int, chosen: Mapping[str, Any]) -> Counted:
+    """What is counted of candidates of one structure, given the values of its parameters."""
+    return space.counts(index).counted({**space.environment, **chosen})
+
+
+def counted_at(space: MachineSpace, point: Point) -> Counted:
+    """What is counted of one candidate."""
+    index = space.structure_index(point)
+    return counted(space, index, {a: int(point[a]) for a in space.traces[index].axes})

@@ -8,15 +8,16 @@ time, so that it decides between neighbours and never makes up for a loss that t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.cost.counts import Counted
 from tinygpu.cost.predictor import Prediction
-from tinygpu.search.predicted import PredictedTime
+from tinygpu.devices import Device
+from tinygpu.search.predicted import PredictedTime, counted, counted_at
 from tinygpu.search.result import Result
 from tinygpu.search.searchable import Columns, Point
 from tinygpu.spaces.build import MachineSpace
@@ -165,8 +166,7 @@ def alike(objective: PredictedTime, result: Result, point: Point) -> tuple[int, 
     if not len(rows):
         return 0, ()
     columns = {name: np.asarray(column)[rows] for name, column in history.columns.items()}
-    index = objective.space.structure_index(point)
-    wanted = division(objective.space, index, {a: int(point[a]) for a in objective.space.traces[index].axes})
+    wanted = division(counted_at(objective.space, point))
     same = (divisions(objective, columns, len(rows)) == wanted).all(axis=1)
     differ = tuple(n for n, c in columns.items() if n in point and np.any(c[same] != point[n]))
     others = int(np.count_nonzero(same)) - 1
@@ -182,50 +182,46 @@ def judge(
     objective: PredictedTime, columns: Columns, rows: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """(rows,) strains and (rows, 3) divisions of many candidates."""
-    strains = np.full(rows, np.inf)
+    strains, kinds = np.full(rows, np.inf), np.zeros((rows, 3), dtype=np.int64)
     for index, mask, chosen in objective.by_structure(columns, rows):
-        strains[mask] = strain_of(objective.space, index, chosen, objective.predict(index, chosen))
-    return strains, divisions(objective, columns, rows)
+        found = counted(objective.space, index, chosen)
+        strains[mask] = strain_of(objective.space.device, found, objective.predict(found))
+        kinds[mask] = division(found)
+    return strains, kinds
 
 
 def divisions(objective: PredictedTime, columns: Columns, rows: int) -> NDArray[np.int64]:
     """(rows, 3) how many candidates divide the work."""
     kinds = np.zeros((rows, 3), dtype=np.int64)
     for index, mask, chosen in objective.by_structure(columns, rows):
-        kinds[mask] = division(objective.space, index, chosen)
+        kinds[mask] = division(counted(objective.space, index, chosen))
     return kinds
 
 
-def division(space: MachineSpace, index: int, chosen: Mapping[str, Any]) -> NDArray[np.int64]:
+def division(found: Counted) -> NDArray[np.int64]:
     """(..., 3) how candidates of one structure divide the work: CTAs, their threads, and the rounds of each."""
-    counts = space.counts(index)
-    found = dict(zip(counts.names, counts.compute({**space.environment, **chosen}), strict=True))
     parts = np.broadcast_arrays(found["ctas"], found["threads"], found["iterations"])
     return np.stack([np.asarray(part, dtype=np.int64) for part in parts], axis=-1)
 
 
 def strain_at(space: MachineSpace, point: Point, prediction: Prediction) -> float:
     """The strain of one candidate, given its prediction."""
-    index = space.structure_index(point)
-    chosen = {a: int(point[a]) for a in space.traces[index].axes}
-    return float(strain_of(space, index, chosen, prediction))
+    return float(strain_of(space.device, counted_at(space, point), prediction))
 
 
-def strain_of(
-    space: MachineSpace, index: int, chosen: Mapping[str, Any], prediction: Prediction
-) -> NDArray[np.float64]:
-    """The strain of candidates of one structure, given their prediction."""
-    counts, values = space.counts(index), {**space.environment, **chosen}
-    device = space.device
+def strain_of(device: Device, found: Counted, prediction: Prediction) -> NDArray[np.float64]:
+    """The strain of candidates of one structure, given what was counted of them and their prediction."""
+    even = np.asarray(found["even"]) > 0
     # CTAs that share rounds are as many as fit
-    busy = np.where(np.asarray(counts.value("even", values)) > 0, device.sm_count, counts.value("ctas", values))
+    busy = np.where(even, device.sm_count, found["ctas"])
+    program = found.counts.program
     return strain(
         prediction,
-        counts.value("registers", values),
-        np.divide(counts.value("smem", values), device.max_smem_bytes_per_block),
-        counts.value("cluster", values),
-        counts.refetched_bytes(values, device) / device.dram_bytes_per_s,
+        found["registers"],
+        np.divide(found["smem"], device.max_smem_bytes_per_block),
+        found["cluster"],
+        found.refetched_bytes(device) / device.dram_bytes_per_s,
         np.maximum(1 - busy / device.sm_count, 0),
-        (np.asarray(counts.value("even", values)) > 0) | (np.asarray(counts.value("slices", values)) > 1),
-        len(counts.program.roles) > 1 and counts.program.grid.scheduler.persistent,
+        even | (np.asarray(found["slices"]) > 1),
+        len(program.roles) > 1 and program.grid.scheduler.persistent,
     )

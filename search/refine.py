@@ -14,8 +14,8 @@ from tinygpu.cost.predictor import Prediction
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.search.predicted import PredictedTime
-from tinygpu.search.preference import Ranked, strain_at
+from tinygpu.search.predicted import PredictedTime, counted_at
+from tinygpu.search.preference import Ranked, strain_of
 from tinygpu.search.searchable import Point
 from tinygpu.solver.buffers import SolvedLayouts, solve_buffers
 from tinygpu.solver.smem import SolverCache
@@ -42,9 +42,7 @@ class Refined:
 
     def demand(self, space: MachineSpace) -> Demand:
         """What it asks for, with the conflicts of its layouts."""
-        index = space.structure_index(self.point)
-        values = space.environment | {a: int(self.point[a]) for a in space.traces[index].axes}
-        return space.counts(index).demand(values, space.device, self.extra)
+        return counted_at(space, self.point).demand(space.device, self.extra)
 
 
 def refine(
@@ -68,14 +66,11 @@ def refined(objective: PredictedTime, point: Point, cache: SolverCache) -> Refin
     """One candidate with its conflicts."""
     program = objective.space.program(point)
     layouts = solve_buffers(program, cache)
-    index = objective.space.structure_index(point)
-    counts = objective.space.counts(index)
-    values = objective.space.environment | {a: int(point[a]) for a in objective.space.traces[index].axes}
-    extra = conflict_wavefronts(program, layouts, float(counts.value("iterations", values)))
-    prediction = objective.prediction(point, extra_wavefronts=extra)
-    registers = int(counts.value("registers", values))
-    score = float(prediction.seconds) + strain_at(objective.space, point, prediction)
-    return Refined(point, program, layouts, prediction, score, extra, registers)
+    found = counted_at(objective.space, point)
+    extra = conflict_wavefronts(program, layouts, float(found["iterations"]))
+    prediction = objective.predict(found, extra)
+    score = float(prediction.seconds) + float(strain_of(objective.space.device, found, prediction))
+    return Refined(point, program, layouts, prediction, score, extra, int(found["registers"]))
 
 
 def conflict_wavefronts(program: Program, layouts: SolvedLayouts, rounds: float) -> float:

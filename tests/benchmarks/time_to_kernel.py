@@ -4,27 +4,39 @@
 
 Each is `tinygpu tune MACHINE --shape ...` in a process of its own, import, search, assembling, layouts and verification
 included, at sizes that fill memory (those of tests.benchmarks.memory_figures). The goal is 20 s; a row beyond is bold.
+Behind the sum stands what its steps take (tests.benchmarks.timed_tuning): building the space, predicting candidates,
+ranking and refining the best, solving their layouts, lowering, assembling, verifying; the rest is import and output.
 Exits with 1 where a machine finds no kernel, or one that is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.benchmarks.memory_figures import filling, posed
+from tests.benchmarks.timed_tuning import REST, STEPS
 from tinygpu.api.machines import PLANS, SHIPPED, family
 from tinygpu.language import Machine
 from tinygpu.language.problem import Problem
 
+# Devices that machines are made for, by what their names say; of all others both of the first.
 DEVICES = ("a100", "h100")
-BLACKWELL = ("b200",)
+MADE_FOR = {
+    "hopper": "h100",
+    "consumer": "rtx5090",
+    "matmul_mx": "rtx5090",
+    "matmul_nvfp4": "rtx5090",
+    "blackwell": "b200",
+}
 GOAL_SECONDS = 20.0
+STEPPED = Path(__file__).with_name("timed_tuning.py")
 PRODUCT = {"m": 8192, "n": 8192, "k": 8192}
 # Of plans, and of what is no square product.
 SIZES = {
@@ -42,18 +54,31 @@ SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One command."""
+    """One command.
+
+    steps  seconds of each of its steps, and of the rest
+    """
 
     machine: str
     sizes: str
     device: str
-    seconds: float
+    steps: Mapping[str, float]
     said: str
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.steps.values())
 
     def __str__(self) -> str:
         seconds = f"{self.seconds:.1f}"
         shown = f"**{seconds}**" if self.seconds > GOAL_SECONDS else seconds
-        return f"| `{self.machine}` | {self.sizes} | {self.device} | {shown} | {self.said} |"
+        steps = " | ".join(f"{self.steps.get(step, 0):.1f}" for step in (*STEPS, REST))
+        return f"| `{self.machine}` | {self.sizes} | {self.device} | {shown} | {steps} | {self.said} |"
+
+
+def devices_of(name: str) -> tuple[str, ...]:
+    """Devices that a machine is made for."""
+    return next(((device,) for part, device in MADE_FOR.items() if part in name), DEVICES)
 
 
 def sizes_of(name: str) -> dict[str, int]:
@@ -72,28 +97,26 @@ def tuned(name: str, device: str) -> Row:
     """The command, and what its children and itself took."""
     sizes = sizes_of(name)
     shape = ",".join(f"{dim}={size}" for dim, size in sizes.items())
-    command = [str(Path(sys.executable).with_name("tinygpu")), "tune", name, "--shape", shape, "--device", device]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as place:
+        seconds = Path(place, "seconds.json")
+        command = [sys.executable, str(STEPPED), str(seconds), "tune", name, "--shape", shape, "--device", device]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        steps = json.loads(seconds.read_text())
     last = (done.stderr or done.stdout).strip().splitlines()[-1:]
     right = any(line.startswith("emulated, right") for line in done.stdout.splitlines())
-    return Row(name, shape.replace(",", ", "), device, seconds, "emulated, right" if right else f"NO KERNEL: {last}")
+    return Row(name, shape.replace(",", ", "), device, steps, "emulated, right" if right else f"NO KERNEL: {last}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("machines", nargs="*", default=[*SHIPPED, *PLANS], help="names; all that ship unless given")
-    parser.add_argument("--device", action="append", dest="devices", help="a100 and h100, or b200, unless given")
+    parser.add_argument("--device", action="append", dest="devices", help="what each is made for, unless given")
     asked = parser.parse_args()
-    print("| machine | sizes | device | CPU s | kernel |\n| --- | --- | --- | ---: | --- |")
+    head = ("machine", "sizes", "device", "CPU s", *STEPS, REST, "kernel")
+    print(f"| {' | '.join(head)} |\n| --- | --- | --- |{' ---: |' * (len(STEPS) + 2)} --- |")
     rows = []
     for name in asked.machines:
-        for device in asked.devices or (BLACKWELL if "blackwell" in name else DEVICES):
-            if "hopper" in name and device == "a100":
-                continue
+        for device in asked.devices or devices_of(name):
             rows.append(tuned(name, device))
             print(rows[-1], flush=True)
     print(f"\nthe slowest: {max(rows, key=lambda row: row.seconds)}")

@@ -21,3 +21,11 @@ def test_many_points_are_predicted_as_each_is_alone(seed: int) -> None:
     for together, one in zip(objective(points), alone, strict=True):
         assert together.failure == one.failure
         assert together.value == (one.value if one.value is None else pytest.approx(one.value, rel=1e-14))
+
+
+def test_rooflines_of_many_points_are_those_of_their_predictions() -> None:
+    space = build_space(MatmulSimt, MatmulSimt.problem(m=100, n=200, k=300), device("rtx4090"))
+    objective = PredictedTime(space)
+    points = list(space.space.sample(16, np.random.default_rng(2)))
+    assert len({space.structure_index(point) for point in points}) > 1
+    assert objective.rooflines(points).tolist() == [float(objective.prediction(p).roofline_s) for p in points]

@@ -14,7 +14,7 @@ from tinygpu.language.problem import Problem
 from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.search.history import History
 from tinygpu.search.minimize import minimize
-from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.predicted import PredictedTime, counted_at
 from tinygpu.search.preference import RESOLUTION, alike, division, judge, ranked, strain_at
 from tinygpu.search.result import Result
 from tinygpu.search.searchable import Point
@@ -87,8 +87,7 @@ def test_what_is_ranked_is_what_sorting_all_candidates_gives(seed: int) -> None:
     assert all(a[0].score <= b[0].score * (1 + 1e-9) for a, b in itertools.pairwise(groups))
     seen = set()
     for group in groups:
-        index = space.structure_index(group[0].point)
-        kind = division(space, index, {a: int(group[0].point[a]) for a in space.traces[index].axes})
+        kind = division(counted_at(space, group[0].point))
         assert tuple(kind.tolist()) not in seen
         seen.add(tuple(kind.tolist()))
         mine = np.sort(totals[(kinds == kind).all(axis=1)])[: len(group)]
@@ -160,8 +159,7 @@ def test_first_choices_are_what_an_expert_would_pick(seed: int) -> None:
         assert float(found.waves) > 1, dict(first)
     assert float(found.reads_s) <= float(found.seconds), dict(first)
     if {"split_k", "stream_k"} & set(first) and k >= 2048:
-        index = space.structure_index(first)
-        ctas = int(division(space, index, {a: int(first[a]) for a in space.traces[index].axes})[0])
+        ctas = int(division(counted_at(space, first))[0])
         assert int(first.get("stream_k", 0)) or ctas >= 0.6 * space.device.sm_count, dict(first)
 
 
@@ -204,8 +202,7 @@ def test_what_is_alike_divides_the_work_alike_and_takes_as_long(seed: int) -> No
     expected = []
     for trial in result.history:
         if trial.value is not None and abs(trial.value - seconds) <= RESOLUTION * seconds:
-            pair = [(space.structure_index(p), p) for p in (point, trial.point)]
-            ways = [division(space, i, {a: int(p[a]) for a in space.traces[i].axes}).tolist() for i, p in pair]
+            ways = [division(counted_at(space, p)).tolist() for p in (point, trial.point)]
             if ways[0] == ways[1] and dict(trial.point) != dict(point):
                 expected.append(trial.point)
     assert count == len(expected)

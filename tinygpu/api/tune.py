@@ -25,6 +25,7 @@ from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.budget import Budget
 from tinygpu.search.evaluation import Objective
 from tinygpu.search.minimize import minimize
+from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.progress import Progress
 from tinygpu.search.result import Result
 from tinygpu.search.strategies import check_name
@@ -262,6 +263,8 @@ def roofline_seconds(objective: AnyTime) -> float:
     space = objective.space
     apart = isinstance(space, MachineSpace) and space.counts(0).operand
     points = space.space.sample(1 if apart else _ROOFLINE_CANDIDATES, np.random.default_rng(0))
+    if isinstance(objective, PredictedTime):
+        return float(objective.rooflines(points).min())
     return min(float(objective.prediction(point).roofline_s) for point in points)
 
 

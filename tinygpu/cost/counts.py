@@ -42,23 +42,51 @@ class Counts:
 
     def value(self, name: str, values: Mapping[str, Any]) -> Any:
         """One of the counts by name: "iterations", "registers", "smem", ..."""
-        return self.compute(values)[self.names.index(name)]
+        return self.counted(values)[name]
+
+    def counted(self, values: Mapping[str, Any]) -> Counted:
+        """All counts for parameters (numbers or arrays), dims and tensor facts in `values`."""
+        return Counted(self, values, dict(zip(self.names, self.compute(values), strict=True)))
 
     def demand(self, values: Mapping[str, Any], device: Device, extra_wavefronts: Any = 0) -> Demand:
-        """The demand for parameters (numbers or arrays), dims and tensor facts in `values`.
+        """The demand for them; see `Counted.demand`."""
+        return self.counted(values).demand(device, extra_wavefronts)
+
+    @property
+    def program_has_panels(self) -> bool:
+        return "row_panel" in self.names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """What the counts of a structure are for some candidates: worked out once, for whoever asks for several of them.
+
+    values   parameters (numbers or arrays), dims and tensor facts of the candidates
+    by_name  what was counted: "iterations", "registers", "smem", ...
+    """
+
+    counts: Counts
+    values: Mapping[str, Any]
+    by_name: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.by_name[name]
+
+    def demand(self, device: Device, extra_wavefronts: Any = 0) -> Demand:
+        """The demand of these candidates.
 
         extra_wavefronts  wavefronts per main-loop round beyond those without bank conflicts
         """
-        v = dict(zip(self.names, self.compute(values), strict=True))
+        v, counts = self.by_name, self.counts
 
         def phase(prefix: str) -> Phase:
             work = {k: v[f"{prefix}.{k}"] for k in WORK}
             return Phase(Work(**work), Chain(**{k: v[f"{prefix}.{k}"] for k in CHAIN}))
 
         iteration = phase("iteration")
-        if "bank conflicts" in self.heuristics:
+        if "bank conflicts" in counts.heuristics:
             iteration = Phase(iteration.work + Work(smem_load_wavefronts=extra_wavefronts), iteration.chain)
-        crowding = int("occupancy" in self.heuristics)
+        crowding = int("occupancy" in counts.heuristics)
         ctas = v["ctas"]
         return Demand(
             ctas=ctas,
@@ -72,38 +100,40 @@ class Counts:
             epilogue=phase("epilogue"),
             prefetch_iterations=v["prefetch"],
             bytes_in_flight_per_cta=np.maximum(v["in_flight"], 1),
-            held=int(len(self.program.roles) > 1),
+            held=int(len(counts.program.roles) > 1),
             late=v["held"] / np.maximum(v["slots"], 1),
-            ahead=self._ahead(v),
-            persistent=int(self.program.grid.scheduler.persistent),
+            ahead=self._ahead(),
+            persistent=int(counts.program.grid.scheduler.persistent),
             asks=v["asks"],
             even=v["even"],
             turns=v["turns"],
-            one_stores=int(bool(sums_of(self.program))),
-            in_turn=int(bool(in_turn(self.program))),
+            one_stores=int(bool(sums_of(counts.program))),
+            in_turn=int(bool(in_turn(counts.program))),
             handed_on=v["handed_on"],
             chained=v["chained"],
             chains_beside=v["chains_beside"],
             multiplying_warps=v["multiplying_warps"],
             circulating=v["circulating"],
-            rows=self._rows(v),
-            dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
+            rows=self._rows(),
+            dram_bytes_read=self._dram_read(device, device.l2_near_bytes),
             dram_bytes_written=v["written"],
             compulsory_dram_bytes=v["compulsory"],
-            useful_tensor_flops=self.useful(values) if self.operand else None,
-            operand=self.operand or "f16",
-            accumulator=self.accumulator or "f32",
-            tensor_path=self.path,
+            useful_tensor_flops=counts.useful(self.values) if counts.operand else None,
+            operand=counts.operand or "f16",
+            accumulator=counts.accumulator or "f32",
+            tensor_path=counts.path,
         )
 
-    def _ahead(self, v: Mapping[str, Any]) -> Any:
+    def _ahead(self) -> Any:
         """Whether products go on while the next round's are asked for: a thread of its own asks for those into tensor
         memory as soon as their slot has come, a warpgroup while the group before is under way.
         """
-        return self.asks_ahead * np.greater(v["prefetch" if self.path == "tcgen05" else "held"], 0).astype(np.int64)
+        before = "prefetch" if self.counts.path == "tcgen05" else "held"
+        return self.counts.asks_ahead * np.greater(self[before], 0).astype(np.int64)
 
-    def _rows(self, v: Mapping[str, Any]) -> tuple[tuple[Phase, ...], ...]:
+    def _rows(self) -> tuple[tuple[Phase, ...], ...]:
         """The rows among the counts."""
+        v = self.by_name
         found: dict[str, list[dict[str, Any]]] = {}
         for name in (name for name in v if name.startswith("row.")):
             _, role, step, unit = name.split(".")
@@ -117,19 +147,20 @@ class Counts:
 
         return tuple(tuple(map(phase, steps)) for steps in found.values())
 
-    def refetched_bytes(self, values: Mapping[str, Any], device: Device) -> Any:
+    def refetched_bytes(self, device: Device) -> Any:
         """Bytes that would be read from DRAM if L2 kept nothing from one wave of CTAs to the next."""
-        return self._dram_read(dict(zip(self.names, self.compute(values), strict=True)), device, 0)
+        return self._dram_read(device, 0)
 
-    def _dram_read(self, v: Mapping[str, Any], device: Device, kept_bytes: int) -> Any:
+    def _dram_read(self, device: Device, kept_bytes: int) -> Any:
         """Panels of a grid with two axes, and what a CTA passes over again, are read again when L2 forgot them;
         everything else is read once.
 
         kept_bytes  of L2, for data that all SMs read
         """
-        if "locality" not in self.heuristics:
+        v, counts = self.by_name, self.counts
+        if "locality" not in counts.heuristics:
             return v["compulsory"] - v["written"]
-        if not self.program_has_panels and "again0.bytes" not in v:
+        if not counts.program_has_panels and "again0.bytes" not in v:
             return v["read_once"]
         # CTAs that run at a time, by threads and shared memory: what bounds how far apart reuse is.
         smem = np.maximum(v["smem"] + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
@@ -140,7 +171,7 @@ class Counts:
         for number in range(sum(name.endswith(".distance") for name in v)):
             moved = np.minimum(at_a_time, v["ctas"]) * v[f"again{number}.distance"]
             once = once + np.where(moved > kept_bytes, v[f"again{number}.bytes"], 0)
-        if not self.program_has_panels:
+        if not counts.program_has_panels:
             return once
         panels = dram_read_bytes(
             kept_bytes,
@@ -153,7 +184,3 @@ class Counts:
             at_a_time,
         )
         return panels * v["groups"] + once
-
-    @property
-    def program_has_panels(self) -> bool:
-        return "row_panel" in self.names

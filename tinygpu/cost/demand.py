@@ -211,6 +211,7 @@ class Demand:
         return np.broadcast_shapes(*shapes)
 
 
+_NUMBERS = (int, float, np.integer, np.floating)
 _WORDS = ("operand", "accumulator", "tensor_path")
 
 
@@ -233,6 +234,8 @@ def _visit(value: Demand | Phase | Work | Chain, see: Callable[[str, Cells], Non
 
 def _refuse_negative(kind: str, value: Demand | Phase | Work | Chain) -> None:
     def check(name: str, cells: Cells) -> None:
+        if isinstance(cells, _NUMBERS) and cells >= 0:
+            return
         array = np.asarray(cells)
         if array.dtype.kind not in "iuf":
             raise TypeError(f"{name} of a {kind} must be a number or an array of numbers, not {cells!r}")

@@ -153,10 +153,19 @@ def _of_warps(
     together, reached = np.zeros(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.int64)
     first, middle = 2 + len(moved), 2 + len(moved) + 2 * len(lanes)
     for number, row in enumerate(rows.tolist()):
-        held = _offsets(row[first:middle:2], row[first + 1 : middle : 2])
-        often, reached[number] = begins(piece, row[1], row[middle::2], row[middle + 1 :: 2], row[2:first])
-        together[number] = _count(held, row[0], often, piece)
+        together[number], reached[number] = _of_warp(piece, first, middle, tuple(row))
     return times[among] * together[place], reached[place]
+
+
+@lru_cache(maxsize=1 << 16)  # thousands of candidates after thousands have the same warps
+def _of_warp(piece: int, first: int, middle: int, row: tuple[int, ...]) -> tuple[int, int]:
+    """(pieces, of how many windows) of one warp.
+
+    row  width, begin and windows, from `first` on the digits of lanes, from `middle` on the others
+    """
+    held = _offsets(row[first:middle:2], row[first + 1 : middle : 2])
+    often, reached = begins(piece, row[1], row[middle::2], row[middle + 1 :: 2], row[2:first])
+    return _count(held, row[0], often, piece), reached
 
 
 def _of_uneven(

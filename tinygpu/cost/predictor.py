@@ -15,7 +15,7 @@ The model, in the order of the code (docs/predictor.md explains each step):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -152,25 +152,30 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     dram_s = _dram_by_phase(demand, works, ctas, device.dram_bytes_per_s)
     warps = np.maximum(resident.warps_per_cta, 1)
 
-    def fed(units: Mapping[str, Times], together: Times) -> Times:
-        """Seconds that the units of an SM itself need for `together` resident CTAs."""
+    circulating = np.asarray(demand.circulating) > 0
+
+    def busy_with(units: Mapping[str, Times], together: Times) -> _Busy:
+        """What so many resident CTAs keep the units of an SM busy with."""
         # Fewer warps than schedulers leave schedulers, and their tensor cores and lanes, idle.
         idle = np.maximum(1.0, device.warp_schedulers_per_sm / (warps * together))
         split = [units[key] * idle for key in _PER_SCHEDULER]
-        return np.asarray(together * contended([*split, units["smem"]], demand.tensor_path), dtype=np.float64)
+        fed_s = np.asarray(together * contended([*split, units["smem"]], demand.tensor_path), dtype=np.float64)
+        return _Busy(units, fed_s, np.asarray(np.maximum(fed_s, together * units["l2"]), dtype=np.float64))
 
-    def busiest(units: Mapping[str, Times], together: Times) -> Times:
-        """Seconds that the busiest unit of an SM needs for `together` resident CTAs."""
-        return np.asarray(np.maximum(fed(units, together), together * units["l2"]), dtype=np.float64)
-
-    def turned(units: Mapping[str, Times], together: Times) -> Mapping[str, Times]:
-        """The same units, the tensor cores busy also while groups of warps wait for each other in the loop."""
+    def turns_s(together: Times) -> Times:
+        """Seconds of the loop's products, with those in which groups of warps of such CTAs wait for each other."""
         tensor_s, groups = unit_s[1]["tensor"], groups_of(device, demand, warps, together)
-        taken_s = np.where(circulating, tensor_s, in_turns(tensor_s, lanes_of(unit_s[1]), groups))
-        return {**units, "tensor": units["tensor"] + taken_s - tensor_s}
+        return np.where(circulating, tensor_s, in_turns(tensor_s, lanes_of(unit_s[1]), groups))
+
+    def turned(units: Mapping[str, Times], taken_s: Times) -> Mapping[str, Times]:
+        """The same units, the tensor cores busy also while groups of warps wait for each other in the loop."""
+        return {**units, "tensor": units["tensor"] + taken_s - unit_s[1]["tensor"]}
 
     once = np.ones(())
-    circulating = np.asarray(demand.circulating) > 0
+    summed = {key: unit_s[0][key] + unit_s[1][key] + unit_s[2][key] for key in unit_s[0]}
+    once_s = turns_s(once)
+    first, loop, ending = (busy_with(units, once) for units in unit_s)
+    loop_in_turns = busy_with(turned(unit_s[1], once_s), once)
     memory = rates.memory_cycles(demand)
     chains_s = (
         rates.chain_s(demand.prologue.chain, memory),
@@ -179,35 +184,33 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     )
     # Where groups take turns within a tile, one waits while the others work: only what is left of that shows.
     apart_s = (unit_s[1]["tensor"] + lanes_of(unit_s[1])) / groups_of(device, demand, warps, once) + chains_s[1]
-    shown_s = np.maximum(apart_s - busiest(turned(unit_s[1], once), once), 0)
+    shown_s = np.maximum(apart_s - loop_in_turns.busiest_s, 0)
     chains_s = chains_s[0], np.where(np.asarray(demand.in_turn) > 0, shown_s, chains_s[1]), chains_s[2]
     # A slot goes around: its products, what warps do with it step by step, latencies. Slots beside it hide that.
     around_s = unit_s[1]["tensor"] / np.maximum(demand.circulating, 1) + count * row_s(rates, demand, memory)
-    shown_s = np.maximum(around_s - busiest(unit_s[1], once), 0)
+    shown_s = np.maximum(around_s - loop.busiest_s, 0)
     chains_s = chains_s[0], np.where(circulating, shown_s, chains_s[1]), chains_s[2]
     # Where the next round's products are asked for while these go on, what that waits for shows beyond these alone.
     waited_s = chains_s[1]
-    shown_s = np.maximum(waited_s - busiest(turned(unit_s[1], once), once), 0)
+    shown_s = np.maximum(waited_s - loop_in_turns.busiest_s, 0)
     chains_s = chains_s[0], np.where(np.asarray(demand.ahead) > 0, shown_s, waited_s), chains_s[2]
     shared_s = np.maximum(unit_s[1]["l2"], dram_s[1] * np.minimum(ctas, sms))
     # What holds its place until it was used has its use in the time until it comes (`Rates.reads_s`).
     waits = (np.asarray(demand.prefetch_iterations) == 0) & (np.asarray(demand.held) == 0)
     persistent = np.asarray(demand.persistent) > 0
     turns = np.asarray(demand.turns)
-    summed = {key: unit_s[0][key] + unit_s[1][key] + unit_s[2][key] for key in unit_s[0]}
     dram_whole_s = dram_s[0] + dram_s[1] + dram_s[2]
 
-    def by_itself(loop: Mapping[str, Times], whole: Mapping[str, Times]) -> _Alone:
+    def by_itself(loop: _Busy, whole: _Busy) -> _Alone:
         """A CTA that has the SM to itself, with these times of its loop's units, and of those of all phases."""
-        units = (unit_s[0], loop, unit_s[2])
-        alone = [busiest(u, once) + chain for u, chain in zip(units, chains_s, strict=True)]
-        used_s = fed(loop, once) + chains_s[1]
+        alone = [busy.busiest_s + chain for busy, chain in zip((first, loop, ending), chains_s, strict=True)]
+        used_s = loop.fed_s + chains_s[1]
         # Products alone hold what was brought where their sums go around: what warps do with these holds none of it.
-        held_s = np.where(circulating, loop["tensor"], fed(loop, once) + waited_s)
+        held_s = np.where(circulating, loop.units["tensor"], loop.fed_s + waited_s)
         reads_s = rates.reads_s(demand, memory, shared_s, held_s)
         alone[1] = np.where(waits, np.maximum(used_s + reads_s, alone[1]), np.maximum(alone[1], reads_s))
         # A persistent CTA asks for a tile's data while it finishes the tile before; turns overlap that with the next.
-        moved_s = np.maximum(reads_s, busiest(whole, once))
+        moved_s = np.maximum(reads_s, whole.busiest_s)
         # Which tile is next it asks where it begins one: a tile takes as long as the answer at least.
         moved_s = np.maximum(moved_s, rates.answer_s(demand))
         tile_s = np.maximum(np.maximum(used_s, (used_s + alone[2]) / turns), moved_s)
@@ -215,32 +218,43 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         # The last tile is stored behind its loop, whose data have come by then: ahead of time only as far as tiles
         # before it took longer than their data.
         ahead_s = full * np.maximum(tile_s - reads_s, 0)
-        last_tile_s = np.maximum(np.maximum(used_s, alone[1] - ahead_s) + alone[2], busiest(whole, once))
+        last_tile_s = np.maximum(np.maximum(used_s, alone[1] - ahead_s) + alone[2], whole.busiest_s)
         last_tile_s = np.maximum(last_tile_s, rates.answer_s(demand))
         lone_s = np.where(persistent, tile_s, alone[0] + alone[1] + alone[2])
         return _Alone((alone[0], alone[1], alone[2]), reads_s, tile_s, last_tile_s, lone_s)
 
-    own = by_itself(turned(unit_s[1], once), turned(summed, once))
+    own = by_itself(loop_in_turns, busy_with(turned(summed, once_s), once))
     alone, reads_s = own.phases_s, own.reads_s
 
     # 3. Waves before the last overlap the phases of CTAs that share an SM; the last one starts and ends in step.
-    def in_step(together: Times, running: Times, tile_s: Times) -> Times:
-        units = (unit_s[0], turned(unit_s[1], together), unit_s[2])
-        spans = [
-            np.maximum(np.maximum(busiest(u, together), d * running), a)
-            for u, d, a in zip(units, dram_s, alone, strict=True)
-        ]
-        whole = np.maximum(np.maximum(busiest(turned(summed, together), together), dram_whole_s * running), tile_s)
-        return np.where(persistent, whole, spans[0] + spans[1] + spans[2])
+    def in_step(together: Times, taken_s: Times, running: Times, tile_s: Times) -> Times:
+        def one_by_one() -> Times:
+            units = (unit_s[0], turned(unit_s[1], taken_s), unit_s[2])
+            spans = [
+                np.maximum(np.maximum(busy_with(u, together).busiest_s, d * running), a)
+                for u, d, a in zip(units, dram_s, alone, strict=True)
+            ]
+            return np.asarray(spans[0] + spans[1] + spans[2], dtype=np.float64)
+
+        def tile_by_tile() -> Times:
+            whole_s = busy_with(turned(summed, taken_s), together).busiest_s
+            return np.asarray(np.maximum(np.maximum(whole_s, dram_whole_s * running), tile_s), dtype=np.float64)
+
+        return _either(persistent, tile_by_tile, one_by_one)
 
     all_ctas = per_sm.astype(np.float64)
-    served = busiest(turned(summed, all_ctas), all_ctas) / per_sm
-    # What the groups of one CTA wait for each other is no time away: those of the other CTAs are served meanwhile.
-    away = np.maximum(by_itself(unit_s[1], summed).lone_s - busiest(summed, all_ctas) / per_sm, 0)
-    drifting = np.maximum(_shared(per_sm, served, away), dram_whole_s * slots)
-    wave = np.where(per_sm > 1, drifting, in_step(all_ctas, slots.astype(np.float64), own.tile_s))
+    all_s = turns_s(all_ctas)
+
+    def drifting() -> Times:
+        served = busy_with(turned(summed, all_s), all_ctas).busiest_s / per_sm
+        # What the groups of one CTA wait for each other is no time away: those of the others are served meanwhile.
+        lone_s = by_itself(loop, busy_with(summed, once)).lone_s
+        away = np.maximum(lone_s - busy_with(summed, all_ctas).busiest_s / per_sm, 0)
+        return np.asarray(np.maximum(_shared(per_sm, served, away), dram_whole_s * slots), dtype=np.float64)
+
+    wave = _either(per_sm > 1, drifting, lambda: in_step(all_ctas, all_s, slots.astype(np.float64), own.tile_s))
     # However few of its rounds a CTA does, it finishes a tile.
-    final = part * in_step(last, rest, own.last_tile_s) + (1 - part) * alone[2]
+    final = part * in_step(last, turns_s(last), rest, own.last_tile_s) + (1 - part) * alone[2]
     ends_s = np.where(persistent, alone[0], 0)
     waves_s = np.maximum(full * wave + final + ends_s, rates.handed_on_s(demand, slots))
 
@@ -251,9 +265,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     unthrottled = np.maximum(waves_s, most)
     lanes_s = np.where(circulating, 0, lanes_of(unit_s[1]) * ctas / sms)
     groups = groups_of(device, demand, warps, np.minimum(per_sm, np.ceil(ctas / sms)))
-    running = np.maximum(
-        unthrottled, rates.throttled_s(ctas * demand.total.tensor_flops, unthrottled, lanes_s, groups)
-    )
+    running = np.maximum(unthrottled, rates.throttled_s(ctas * demand.total.tensor_flops, unthrottled, lanes_s, groups))
 
     # 5. Launch, and the share of each cause: running = most + tail + latency + power.
     launch_s = np.asarray(device.number(f"launch_overhead_{launch}_us") * 1e-6)
@@ -277,6 +289,27 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         occupancy=resident,
         device=device.name,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Busy:
+    """What CTAs that share an SM keep its units busy with.
+
+    units      unit -> seconds, of one CTA
+    fed_s      seconds that the units of the SM itself need for all of them
+    busiest_s  the same of all units, L2 among them
+    """
+
+    units: Mapping[str, Times]
+    fed_s: Times
+    busiest_s: Times
+
+
+def _either(condition: NDArray[np.bool_], then: Callable[[], Times], otherwise: Callable[[], Times]) -> Times:
+    """Either of two times for each candidate; one that no candidate asks for is not worked out."""
+    if condition.all():
+        return then()
+    return np.where(condition, then(), otherwise()) if condition.any() else otherwise()
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +376,8 @@ def contended(units: list[Times], path: TensorPath) -> Times:
     if path != "mma.sync":
         return most
     scale = np.where(most > 0, most, 1.0)
-    summed = sum((unit / scale) ** CONTENTION for unit in units)
+    # idle units add nothing, and powers cost
+    summed = sum((unit / scale) ** CONTENTION for unit in units if unit.any())
     return np.asarray(most * np.maximum(summed, 1.0) ** (1 / CONTENTION), dtype=np.float64)
 
 

@@ -33,6 +33,8 @@ def in_turns(tensor_s: Times, lanes_s: Times, groups: Times) -> Times:
     >>> [round(float(in_turns(three, one, np.array(n))), 3) for n in (1.0, 2.0, 1000.0)]
     [4.0, 3.25, 3.0]
     """
+    if not np.any(tensor_s):
+        return np.zeros(np.broadcast_shapes(np.shape(tensor_s), np.shape(lanes_s), np.shape(groups)))
     most = np.maximum(tensor_s, lanes_s)
     ratio = np.minimum(tensor_s, lanes_s) / np.where(most > 0, most, 1.0)
     equal = ratio > 1 - _EQUAL

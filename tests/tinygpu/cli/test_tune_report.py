@@ -26,7 +26,7 @@ from tinygpu.ptx.runtime.driver import DriverStatus
 from tinygpu.ptx.verification.comparison import Check
 from tinygpu.ptx.verification.inputs import Inputs
 from tinygpu.ptx.verification.verify import Verification
-from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.predicted import PredictedTime, counted_at
 from tinygpu.search.preference import alike, division
 from tinygpu.spaces.build import MachineSpace, build_space
 
@@ -145,9 +145,7 @@ def test_every_reason_is_there_for_those_who_ask() -> None:
 def way(t: Tuned, number: int) -> tuple[int, ...]:
     """How the candidate of this row divides the work."""
     f = t.searched[0].finalists[number]
-    index = f.space.structure_index(f.refined.point)
-    chosen = {a: int(f.refined.point[a]) for a in f.space.traces[index].axes}
-    return tuple(division(f.space, index, chosen).tolist())
+    return tuple(division(counted_at(f.space, f.refined.point)).tolist())
 
 
 @pytest.mark.end_to_end

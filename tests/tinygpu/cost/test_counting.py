@@ -111,7 +111,7 @@ def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
             at_a_time = gpu.sm_count * max(resident, 1)
             for kept, said in (
                 (gpu.l2_near_bytes, demand_of(space, point, chip=gpu).dram_bytes_read),
-                (0, counts.refetched_bytes(values_of(space, point), gpu)),
+                (0, counts.counted(values_of(space, point)).refetched_bytes(gpu)),
             ):
                 group = int(filled.grid.raster)
                 tile_bytes = bm * bn * 2
