@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Before NumPy is loaded: every worker has a core, and threads of its BLAS that wait for each other take the others'.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 GOLDEN = (5**0.5 - 1) / 2
 # Marks of tests that are no part of the quick suite.
 LEFT_OUT = {"slow", "end_to_end"}
