@@ -80,6 +80,7 @@ class Context:
     looping: bool = False  # a run-time loop is around the current place
     filled: set[str] = field(default_factory=set)  # pipelines of which a slot was filled outside pipelined loops
     dirty: bool = False  # shared memory was used since the last barrier
+    met: bool = False  # all threads have met right before the current place, where a slot was drained
     turn: Reg | None = None  # bytes to the place in which warps exchange something, of the two that a role has
     cluster_turn: Reg | None = None  # the same of what the CTA leaves for others of its cluster
     barrier_id: int = 0  # the role's own barrier; 0: all threads are one role

@@ -82,6 +82,7 @@ def _statement(context: Context, s: n.Statement) -> None:
         issue(context, *touch.touches(context, s))
     if isinstance(s, n.Repeated) and s.trips.same(0):
         return  # no rounds, whatever the problem
+    met, context.met = context.met, False
     match s:
         case n.Constant() if s.result.memory is TMEM:
             tensor_memory.clear(context, s)
@@ -146,7 +147,7 @@ def _statement(context: Context, s: n.Statement) -> None:
         case n.Consume() if context.program.pipeline(s.pipeline).completion == "turn":
             handover.turn(context, s, body)
         case n.Produce():
-            fill(context, s)
+            fill(context, s, met)
         case n.Consume():
             drain(context, s)
         case n.FixUp():
@@ -345,24 +346,37 @@ def _one_stage(context: Context, s: n.Pipelined, trips: Trips, start: Number, gr
         barrier(context)
 
 
-def fill(context: Context, s: n.Produce) -> None:
+def fill(context: Context, s: n.Produce, met: bool) -> None:
     """The next slot, filled outside a pipelined loop, when its last readers have left it.
 
-    Of several slots they have: all threads have met behind that, where the slot before this one was drained.
+    Of several slots they have: all threads have met behind that, where the slot before this one was drained. They have
+    as well where they begin to drain a slot of another pipeline. Copies are under way until the slot is drained.
+
+    met  whether all threads have met right before, and done nothing since
     """
     bulk_drained = _drained_in_bulk(context.program, s.pipeline)
     if not _left_before(context, s.pipeline):
         if bulk_drained and (context.looping or s.pipeline in context.filled):
             issue(context, WaitGroup("cp.async.bulk", 0, read=True, one=True))
-        if context.dirty or context.looping:
+            met = False
+        if (context.dirty or context.looping) and not met:
             barrier(context)
     context.filled.add(s.pipeline)
     with in_turn.at_slot(context, s.pipeline):
         body(context, s.body)
-        if bulk_drained or _multiplied(context.program, s.pipeline):
-            issue(context, Fence("fence.proxy.async.shared::cta"))
-        if context.program.pipeline(s.pipeline).completion == "commit group":
-            issue(context, WaitGroup("cp.async", None))
+        if not _by_groups(context, s.pipeline):
+            _fence(context, s.pipeline)
+
+
+def _by_groups(context: Context, pipeline: str) -> bool:
+    """Whether a slot is full when copies have landed that its threads have issued."""
+    return context.program.pipeline(pipeline).completion == "commit group"
+
+
+def _fence(context: Context, pipeline: str) -> None:
+    """What threads have written, or waited for, is seen by TMA and tensor cores that read a slot by themselves."""
+    if _drained_in_bulk(context.program, pipeline) or _multiplied(context.program, pipeline):
+        issue(context, Fence("fence.proxy.async.shared::cta"))
 
 
 def _left_before(context: Context, pipeline: str) -> bool:
@@ -396,9 +410,13 @@ def drain(context: Context, s: n.Consume) -> None:
         # of the slots but this one and the next
         pending = int(context.program.pipeline(s.pipeline).stages) - 2
         issue(context, WaitGroup("cp.async.bulk", pending, read=True, one=True, slots=s.pipeline))
+    if _by_groups(context, s.pipeline):
+        issue(context, WaitGroup("cp.async", None))
+        _fence(context, s.pipeline)
     barrier(context)
     with in_turn.at_slot(context, s.pipeline):
         probe.slot(context, s, s.pipeline)
+        context.met = True
         body(context, s.body)
     in_turn.advance(context, s.pipeline)
     context.dirty = True

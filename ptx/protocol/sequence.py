@@ -107,11 +107,14 @@ class _Ahead:
 
     written  into slots, but of the rings `apart`, of which the block is a round
     read     from slots, where it fills none
+    behind   rings of which a loop's round reads a slot before it writes the one that the next round reads, and does not
+             say how far ahead that is
     """
 
     written: int = 0
     apart: frozenset[str] = frozenset()
     read: int = 0
+    behind: frozenset[str] = frozenset()
 
     def round(self, step: sync.Step) -> int:
         """That of a slot which a step touches."""
@@ -119,7 +122,7 @@ class _Ahead:
             return 0
         if step.verb == "read":
             return self.read
-        return 0 if step.pipeline in self.apart else self.written
+        return (step.pipeline in self.behind) + (0 if step.pipeline in self.apart else self.written)
 
 
 _HERE = _Ahead()
@@ -146,7 +149,7 @@ class _Graph:
                 case sync.Rounds(index, trips, body):
                     head, turns = self.place(), self.turned(body)
                     self.ways[start].append(_Way(head, "enter", trips=trips, index=index))
-                    last = self.write(body, head, ahead)
+                    last = self.write(body, head, replace(ahead, behind=self.read_first(body)))
                     self.ways[last].append(_Way(head, "again", trips=trips, index=index, turns=turns))
                     self.ways[last].append(_Way(end, "leave", trips=trips, index=index, turns=turns))
                 case sync.When(condition, body):
@@ -171,6 +174,14 @@ class _Graph:
     def ahead(self, number: int, body: Steps) -> _Ahead:
         fills = any(isinstance(s, sync.Touch) and s.verb == "write" for s in steps_of(body))
         return _Ahead(number, self.turned(body), 0 if fills else number)
+
+    def read_first(self, body: Steps) -> frozenset[str]:
+        """Rings of which a block is a round that reads a slot before it writes one."""
+        first: dict[str, str] = {}
+        for s in steps_of(body):
+            if isinstance(s, sync.Touch):
+                first.setdefault(s.pipeline, s.verb)
+        return frozenset(ring for ring in self.turned(body) if first[ring] == "read")
 
     def turned(self, body: Steps) -> frozenset[str]:
         """Rings of which a block is a round: it writes a slot and reads one, where others write parts of a slot."""

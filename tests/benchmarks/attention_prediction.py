@@ -1,15 +1,18 @@
 """Attention as others published it, beside what is predicted: python -m tests.benchmarks.attention_prediction
 
 FlashAttention-2 to -4 in their own configurations (tiles, warps, resident CTAs), forward, f16 (-4: bf16), not causal,
-16,384 rows in all (-4: 32,768) and heads of 2,048 columns together, as their benchmarks have it. Each is counted into a
-Demand by what its source does; nothing is fitted. Beside them stand the attention machines of this project at the same
-tiles, where they have such a candidate, and their best ones, in closed form and simulated.
+16,384 rows in all (-4: 32,768; -2 on an H20 4,096, on a B200 up to 65,536) and heads of 2,048 columns together, as
+their benchmarks have it. Each is counted into a Demand by what its source does; nothing is fitted. Beside them stand
+the attention machines of this project at the same tiles, where they have such a candidate, and their best ones, in
+closed form and simulated.
 
 Sources: TFLOP/s of FlashAttention-3 are the labels of assets/flash3_fp16_fwd.png in
 github.com/Dao-AILab/flash-attention (the figure of arXiv 2407.08608; H100 SXM5), its tiles those of
 hopper/tile_size.h, for heads of 64 an earlier choice that is commented there. Of FlashAttention-2 on the A100 the
 authors say "up to 230 TFLOP/s" (crfm.stanford.edu/2023/07/17/flash2.html); its tiles are those of
-csrc/flash_attn/src/flash_fwd_launch_template.h. What FlashAttention-2 reaches on an H100 is in the figure too.
+csrc/flash_attn/src/flash_fwd_launch_template.h. What FlashAttention-2 reaches on an H100 is in the figure too; on an
+H20 it is in issue 1310 of that repository, and on a B200, whose mma.sync it runs on, in issue 1589 for heads of 64, and
+in pull request 171 of github.com/meta-pytorch/tritonbench for heads of 128.
 FlashAttention-4: "up to 1613 TFLOPs/s" on a B200 (arXiv 2603.05451, abstract; bf16; the length is not said there, and
 heads of 128 with 16,384 rows are taken for it); for heads of 64 a table of github.com/Dao-AILab/flash-attention, pull
 request 2605, of 30 May 2026, whose utilisation is of a B200's 2,250 TFLOP/s. In the same table the vendor's cuDNN has
@@ -52,6 +55,7 @@ class Published:
     warps    that multiply
     path     mma.sync, whose warps read every operand from shared memory themselves, wgmma or tcgen05
     point    the same tiles as a candidate of our machine
+    rows     of queries in all
     """
 
     name: str
@@ -63,15 +67,17 @@ class Published:
     path: TensorPath
     tflops: float
     point: Mapping[str, int | str]
-
-    @property
-    def rows(self) -> int:
-        return 2 * ROWS if self.path == "tcgen05" else ROWS
+    rows: int = ROWS
 
     @property
     def sizes(self) -> dict[str, int]:
         batches, heads = self.rows // self.length, COLUMNS // self.d
         return {"b": batches, "h": heads, "g": 1, "s": self.length, "t": self.length, "d": self.d}
+
+    @property
+    def ctas(self) -> int:
+        """Tiles of queries: each head of each batch has its own, of which the last may reach beyond it."""
+        return self.rows // self.length * (COLUMNS // self.d) * -(-self.length // self.tile[0])
 
     @property
     def flops(self) -> float:
@@ -103,7 +109,7 @@ class Published:
             chain = Chain(barriers=2, smem_loads=4)
         stages = 2 if wgmma else 1
         return Demand(
-            ctas=ROWS * COLUMNS // d // bm,
+            ctas=self.ctas,
             threads_per_cta=32 * (self.warps + 4 * wgmma),
             multiplying_warps=self.warps,
             # handed out again when the roles begin: as many as there are
@@ -129,8 +135,8 @@ class Published:
             prefetch_iterations=1,
             bytes_in_flight_per_cta=stages * brought,
             held=int(wgmma),
-            dram_bytes_read=3 * 2 * ROWS * COLUMNS,
-            dram_bytes_written=2 * ROWS * COLUMNS,
+            dram_bytes_read=3 * 2 * self.rows * COLUMNS,
+            dram_bytes_written=2 * self.rows * COLUMNS,
             useful_tensor_flops=self.flops,
             tensor_path=self.path,
         )
@@ -155,7 +161,7 @@ class Published:
             sectors_read=brought // 32,
         )
         return Demand(
-            ctas=self.rows * COLUMNS // d // bm,
+            ctas=self.ctas,
             threads_per_cta=512,
             multiplying_warps=1,
             registers_per_thread=128,
@@ -190,9 +196,11 @@ def hopper(d: int, length: int, tile: tuple[int, int], tflops: float) -> Publish
     return Published("FlashAttention-3", "h100", d, length, tile, tile[0] // 16, "wgmma", tflops, point)
 
 
-def ampere(gpu: str, d: int, length: int, bn: int, tflops: float) -> Published:
-    point = {"warps": 4, "rows": 32, "bn": bn, "stages": 1, "vector": 8, "across": min(d // 8, 16)}
-    return Published("FlashAttention-2", gpu, d, length, (128, bn), 4, "mma.sync", tflops, point)
+def ampere(gpu: str, d: int, length: int, bn: int, tflops: float, rows: int = ROWS) -> Published:
+    point = {
+        "warps": 4, "rows": 32, "bn": bn, "waits": "for each", "stages": 1, "vector": 8, "across": min(d // 8, 16),
+    }  # fmt: skip
+    return Published("FlashAttention-2", gpu, d, length, (128, bn), 4, "mma.sync", tflops, point, rows)
 
 
 def blackwell(d: int, length: int, tflops: float) -> Published:
@@ -200,7 +208,7 @@ def blackwell(d: int, length: int, tflops: float) -> Published:
         "groups": 2, "corrects": "who weighs", "scaled": "every round", "powers": "ex2",
         "bn": 128, "stages": 2, "piece": 32, "columns": d, "swizzle": 128,
     }  # fmt: skip
-    return Published("FlashAttention-4", "b200", d, length, (256, 128), 4, "tcgen05", tflops, point)
+    return Published("FlashAttention-4", "b200", d, length, (256, 128), 4, "tcgen05", tflops, point, 2 * ROWS)
 
 
 PUBLISHED = (
@@ -213,6 +221,10 @@ PUBLISHED = (
     ampere("a100", 128, 16384, 64, 230),
     ampere("h100", 64, 16384, 128, 324),
     ampere("h100", 128, 16384, 64, 370),
+    ampere("h20", 64, 2048, 128, 81.8, 4096),
+    ampere("h20", 128, 2048, 64, 83.7, 4096),
+    ampere("b200", 64, 16384, 128, 379),
+    ampere("b200", 128, 8192, 64, 362, 4 * ROWS),
     blackwell(64, 4096, 827),
     blackwell(64, 16384, 878),
     blackwell(128, 16384, 1613),

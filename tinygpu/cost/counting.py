@@ -97,6 +97,23 @@ class _Counter:
         if loops:
             self._first_latency(self.phases["prologue"])
 
+    def _filled_meanwhile(self, s: n.Loop) -> None:
+        """Slots that copies fill while others are in use: what is brought for one of them is under way at a time.
+
+        Each is asked for where all have met that drain another, and is waited for where it is drained itself.
+        """
+        fills: list[n.Produce] = []
+        for place in places(s.body):
+            fill = place.statement
+            if isinstance(fill, n.Produce) and self.program.pipeline(fill.pipeline).completion == "commit group":
+                if not place.consumes:
+                    return  # it waits for them where it has asked
+                fills.append(fill)
+        if fills:
+            copied = sum_of(_copied_bytes(fill.body) for fill in fills)
+            self.phases["iteration"].in_flight_bytes = ceil_div(copied, len(fills))
+            self.operations.prefetch = expr(1)
+
     def _first_latency(self, prologue: Tally) -> None:
         """Waits once for the first data, whoever asks for them.
 
@@ -138,6 +155,7 @@ class _Counter:
                 self.iterations = self.program.rounds_of(s)
                 self._body(s.body, "iteration", expr(1))
                 self.phases["iteration"].add("warp_instructions", warps * ROUND_INSTRUCTIONS)
+                self._filled_meanwhile(s)
                 return "epilogue"
             case n.Pipelined():
                 self._body(s.produce, phase, times * self.program.rounds_of(s))

@@ -177,6 +177,10 @@ def _mma_interval(figures: Figures) -> tuple[float, str] | None:
     if not rate:
         return None
     cc = _cc(figures)
+    if cc == 90:
+        # 494 TFLOP/s of 757 on an H800 (Luo et al.). That parts whose wgmma is slower reach the same share of it agrees
+        # with FlashAttention-2 on an H20: 84 of 148 TFLOP/s (github.com/Dao-AILab/flash-attention, issue 1310).
+        return 6.6 * 4096 / rate, "6.6 cycles where wgmma does 4096 FLOP, as measured on H800: the same share of wgmma"
     if cc // 10 in (10, 11):
         # 577 TFLOP/s with mma.sync against 2325 with tcgen05 on B300.
         return 8.18, "8.18 cycles as measured on B300: mma.sync runs at a quarter of tcgen05"

@@ -24,7 +24,8 @@ def schedule(program: Program) -> Program:
     for s in walk(made.body):
         if isinstance(s, n.InRole):
             produced = {f.pipeline for f in walk(s.body) if isinstance(f, n.Produce)}
-            _check_pairs(program, s.body, frozenset(produced & consumed_by(made, s.role)), "")
+            if left := _check_pairs(program, s.body, frozenset(produced & consumed_by(made, s.role)), frozenset(), ""):
+                raise _unpaired(program, min(left), "")
         for inner in s.children:
             if not inner.prefetch.same(0) and (why := not_prefetched(s)):
                 what = f"{inner.consumes!r} is consumed with prefetch"
@@ -32,26 +33,35 @@ def schedule(program: Program) -> Program:
     return made
 
 
-def _check_pairs(program: Program, body: tuple[n.Statement, ...], own: frozenset[str], where: str) -> None:
-    """Raises DeclarationError where a slot is not consumed in the block in which it was produced.
+def _check_pairs(
+    program: Program, body: tuple[n.Statement, ...], own: frozenset[str], full: frozenset[str], where: str
+) -> frozenset[str]:
+    """The pipelines of which a slot is full behind a block; raises DeclarationError where one is not used in turn.
 
     What is left of such pipelines after scheduling has one slot in use, which is consumed before it is produced again.
+    Loops and branches leave full what they have found full: a loop may consume what was produced a round before.
 
     own    pipelines that the role produces and consumes
+    full   those of which a slot is full in front of it
     where  the slot around the block, in words
     """
-    full: set[str] = set()
     for s in body:
-        if isinstance(s, n.InSlot) and s.pipeline in own:
-            if isinstance(s, n.Produce) == (s.pipeline in full):
-                raise _unpaired(program, s.pipeline, where)
-            full ^= {s.pipeline}
+        slot = s.pipeline if isinstance(s, n.InSlot) and s.pipeline in own else ""
+        before = full
         for inner in s.children:
-            slot = inner.produces or inner.consumes
-            here = f" inside {'produce' if inner.produces else 'consume'}() of {slot!r}" if slot else where
-            _check_pairs(program, inner.statements, own, here)
-    if full:
-        raise _unpaired(program, min(full), where)
+            name = inner.produces or inner.consumes
+            here = f" inside {'produce' if inner.produces else 'consume'}() of {name!r}" if name else where
+            left = _check_pairs(program, inner.statements, own, full, here)
+            if left != full and not isinstance(s, n.InSlot):
+                raise _unpaired(program, min(left ^ full), here)
+            full = left
+        for now in (before, full):
+            if slot and isinstance(s, n.Produce) == (slot in now):
+                raise _unpaired(program, slot, where)
+            if isinstance(s, n.Pipelined) and (both := now & set(s.pipelines)):
+                raise _unpaired(program, min(both), where)
+        full ^= {slot} - {""}
+    return full
 
 
 def _unpaired(program: Program, pipeline: str, where: str) -> DeclarationError:

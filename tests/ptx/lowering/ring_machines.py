@@ -304,6 +304,44 @@ class SlotsInTurn(Machine):
         return -x
 
 
+class FilledMeanwhile(Machine):
+    """y = a - b: slots of one ring come while those of the other are used, b of this round and a of the next one"""
+
+    m, n = Dim(), Dim()
+    a, b = Input("f32", m, n), Input("f32", m, n)
+    y = Output("f32", m, n)
+    stages, warps = Param(1, 2, 3), Param(1, 2)
+    copy, ld, st, sub = isa.CpAsync(1), isa.LdShared(1), isa.StGlobal(1), isa.Sub("f32")
+
+    def program(self, p: Any) -> None:
+        who = blocked(SHAPE, threads=32 * self.warps, across=32)
+        turned = blocked(SHAPE, threads=32 * self.warps, across=4 * self.warps)  # what others have brought
+        with (
+            p.grid((self.m, ROWS)) as (i,),
+            p.pipeline("ring_a", self.stages, t=p.smem("f32", SHAPE)) as ring_a,
+            p.pipeline("ring_b", self.stages, t=p.smem("f32", SHAPE)) as ring_b,
+            p.role("all", warps=self.warps),
+        ):
+            with ring_a.produce() as s:
+                p.copy(self.copy, self.a.tile(i, 0, shape=SHAPE), s.t, who)
+            with p.loop(self.n, step=COLUMNS) as j:
+                with ring_a.consume() as s:
+                    with ring_b.produce() as t:
+                        p.copy(self.copy, self.b.tile(i, j, shape=SHAPE), t.t, who)
+                    a = p.load(self.ld, s.t, turned)
+                with ring_b.consume() as s:
+                    with ring_a.produce() as t:
+                        p.copy(self.copy, self.a.tile(i, j + COLUMNS, shape=SHAPE), t.t, who)
+                    y = p.apply(self.sub, a, p.load(self.ld, s.t, turned))
+                    p.store(self.st, self.y.tile(i, j, shape=SHAPE), y)
+            with ring_a.consume():
+                pass  # beyond the end
+
+    @staticmethod
+    def reference(a: Any, b: Any) -> Any:
+        return a - b
+
+
 class TwoReaders(Machine):
     """y = x, z = -x: each slot is drained by two roles of different sizes"""
 
@@ -377,6 +415,7 @@ MACHINES: dict[type[Machine], dict[str, int]] = {
     PartOfSlot: {"m": 12, "n": 120, "w": 32},
     TwoRings: {"m": 12, "n": 72},
     SlotsAgain: {"m": 12, "n": 72},
+    FilledMeanwhile: {"m": 12, "n": 72},
     TwoReaders: {"m": 12, "n": 72},
     SumsInTurn: {"m": 44, "n": 136, "w": 32},
 }

@@ -297,6 +297,7 @@ SMALL_ONES: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
             ("branch", "bulk", 2), ("loop", "threads", 2),
         )
     },
+    "filled meanwhile": (ring_machines.FilledMeanwhile, (12, 72), {"stages": 1, "warps": 2}),
     "slots again": (ring_machines.SlotsAgain, (12, 72), {}),
     "one slot": (rare_machines.OneSlot, tuple(rare_machines.MACHINES[rare_machines.OneSlot].values()), {}),
 }

@@ -71,7 +71,7 @@ def test_lowering_writes_one_text_for_all_stages(name: str) -> None:
 
 
 @pytest.mark.parametrize("stages", [3, 2, 4, 6])
-@pytest.mark.parametrize("name", [COPIED, STORED, "ampere, staged", *AHEAD, *IN_TURN])
+@pytest.mark.parametrize("name", [COPIED, STORED, "ampere, staged", "filled meanwhile", *AHEAD, *IN_TURN])
 @pytest.mark.sampled(12)
 @pytest.mark.end_to_end
 def test_what_is_broken_is_never_proved(name: str, stages: int) -> None:
@@ -160,6 +160,15 @@ class Few(Machine):
     @staticmethod
     def reference(x: Any) -> Any:
         return x[:, :32] + x[:, 32:64]
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_slots_that_are_filled_while_others_are_used_are_proved(stages: int) -> None:
+    """Each for its own number of stages at least; threads meet where they drain a slot, and nowhere else."""
+    of = structure("filled meanwhile", stages=stages)
+    assert certify(of, PROOFS).proved
+    (loop,) = (s for s in steps_of(of.body) if isinstance(s, sync.Rounds))
+    assert sum(isinstance(s, sync.Meet) for s in steps_of(loop.body)) == 2
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4, 6])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tinygpu.expressions import Expr, expr, symbol
@@ -210,16 +211,13 @@ BEHIND = (
         ([D, F], ELSEWHERE.format("")),
         ([F, loop("i", mark("x")), D, F], ELSEWHERE.format("")),
         ([F, loop("j", D)], ELSEWHERE.format("")),
-        ([n.Produce("outer", (F,)), n.Consume("outer", (D,))], ELSEWHERE.format(" inside produce() of 'outer'")),
         ([n.Produce("outer", ()), n.Consume("outer", (D, F))], ELSEWHERE.format(" inside consume() of 'outer'")),
-        (
-            [loop("i", n.Produce("outer", (F,)), n.Consume("outer", (D,)))],
-            ELSEWHERE.format(" inside produce() of 'outer'"),
-        ),
         (
             [loop("i", n.Produce("outer", (F, D)), n.Consume("outer", (F,)))],
             ELSEWHERE.format(" inside consume() of 'outer'"),
         ),
+        ([n.Produce("outer", (loop("i", F, mark("x")),)), D], ELSEWHERE.format(" inside produce() of 'outer'")),
+        ([F, loop("i", D, F)], ELSEWHERE.format("")),
         ([n.Scope(("ring",), (F,)), D], ELSEWHERE.format("")),
     ],
 )
@@ -227,6 +225,71 @@ def test_slots_that_the_same_warps_use_apart_are_refused(body: list[n.Statement]
     with pytest.raises(DeclarationError) as refused:
         schedule(program(n.InRole("all", tuple(body))))
     assert str(refused.value) == sentence
+
+
+@st.composite
+def in_order(draw: st.DrawFn, depth: int = 0) -> tuple[n.Statement, ...]:
+    """Blocks that use slots of two pipelines, in loops and in each other; most of them are not in turn."""
+    out: list[n.Statement] = []
+    for number in range(draw(st.integers(0, 4 - depth))):
+        name, inside = draw(st.sampled_from(("a", "b"))), draw(in_order(depth + 1)) if depth < 3 else ()
+        match draw(st.sampled_from(("produce", "consume", "loop"))):
+            case "produce":
+                out.append(n.Produce(name, inside))
+            case "consume":
+                out.append(n.Consume(name, inside))
+            case _:  # with something beside what it fills, so that it is filled in its round
+                out.append(loop(f"i{depth}{number}", mark("x"), *inside, trips=draw(st.integers(0, 2))))
+    return tuple(out)
+
+
+def is_in_turn(body: tuple[n.Statement, ...], own: set[str], rounds: tuple[int, ...]) -> bool:
+    """Whether slots are produced before they are consumed, and consumed before they are produced again, and at last.
+
+    own     pipelines that are produced and consumed
+    rounds  of the loops, the outermost first
+    """
+    full: set[str] = set()
+
+    def carried_out(body: tuple[n.Statement, ...], depth: int) -> bool:
+        for s in body:
+            if isinstance(s, n.Loop):
+                if not all(carried_out(s.body, depth + 1) for _ in range(rounds[depth])):
+                    return False
+            elif isinstance(s, n.InSlot):
+                ready = s.pipeline not in own or (s.pipeline in full) == isinstance(s, n.Consume)
+                if not (ready and carried_out(s.body, depth)):
+                    return False
+                if s.pipeline in own:
+                    full.symmetric_difference_update({s.pipeline})
+        return True
+
+    return carried_out(body, 0) and not full
+
+
+def within_itself(body: tuple[n.Statement, ...]) -> bool:
+    """Whether a slot is used where another one of its pipeline is, which the language refuses."""
+    slots = [s for s in walk(body) if isinstance(s, n.InSlot)]
+    return any(isinstance(i, n.InSlot) and i.pipeline == s.pipeline for s in slots for i in walk(s.body))
+
+
+A, B = n.Consume("a", (n.Produce("b", ()),)), n.Consume("b", (n.Produce("a", ()),))
+
+
+@settings(max_examples=300)
+@example((n.Produce("a", ()), loop("i", A, mark("x"), B), n.Consume("a", ())))
+@example((n.Produce("a", ()), loop("i", mark("x"), n.Produce("a", ()), n.Consume("a", ())), n.Consume("a", ())))
+@given(in_order())
+def test_slots_are_in_turn_however_many_rounds_loops_have(body: tuple[n.Statement, ...]) -> None:
+    """A slot may be full where a round begins, if it is full where the round ends."""
+    assume(not within_itself(body))
+    produced, consumed = ({s.pipeline for s in walk(body) if isinstance(s, kind)} for kind in (n.Produce, n.Consume))
+    wanted = all(is_in_turn(body, produced & consumed, rounds) for rounds in itertools.product(range(3), repeat=4))
+    if wanted:
+        schedule(program(n.InRole("all", body)))
+    else:
+        with pytest.raises(DeclarationError, match="is produced in one block and consumed in another"):
+            schedule(program(n.InRole("all", body)))
 
 
 def test_a_loop_of_a_producer_holds_nothing_else() -> None:
