@@ -178,22 +178,44 @@ def check_write(
         plain = logged is shadow.reads
         if latest is not None and reads is not None and plain and who is not None and int(latest.max()) > synced:
             _advise_warp_overwrite(c, site, reads[1], latest, at, span, rows, who, changed)
-        if latest is not None and (residents.doubts or int(latest.max()) > synced):
+        if latest is not None and reads is not None and (residents.doubts or int(latest.max()) > synced):
             first: NDArray[np.int64] = np.zeros(1, np.int64)
             if residents.cluster_size > 1:
                 rank = index // residents.shared.stride_bytes % residents.cluster_size
                 first = rank * residents.warps_per_cta
                 first = first[..., None] if span > 1 else first
-            for warp in range(shadow.warps_per_cta):
-                seen = gather(reads[1][warp], at, span)  # type: ignore[index]
+            for warp in _unknown_readers(c, logged, index, rows):
+                seen = gather(reads[1][warp], at, span)
                 column = np.broadcast_to(np.asarray(first + warp), seen.shape)
                 if _check_reader(c, site, index, size, seen, column, row_of, changed, span, picked):
                     return
-        for number, read in logged.foreign.items():
+        if not logged.foreign:
+            continue
+        offsets = at * span % shadow.granules_per_cta
+        between = int(offsets.min()), int(offsets.max()) + span
+        for number, read in logged.foreign.items() if residents.doubts else logged.foreign_at(*between):
             seen = gather(read, at, span)
             column = np.full(seen.shape, number)
             if _check_reader(c, site, index, size, seen, column, row_of, changed, span, picked):
                 return
+
+
+def _unknown_readers(
+    c: Cohort, logged: SharedReads, index: NDArray[np.int64], rows: NDArray[np.int64]
+) -> list[int]:
+    """The warps of a CTA whose last reads of its shared memory are not known to all who write there.
+
+    Of other warps no read can conflict, wherever it was; where lanes only doubt what they know, all warps are asked.
+    """
+    residents = c.residents
+    everyone = list(range(residents.warps_per_cta))
+    owner = index // residents.shared.stride_bytes
+    if residents.doubts or (owner != rows % len(residents.ctas)).any():
+        return everyone
+    writers = c.set.index
+    first = residents.clocks.own_column[writers] // residents.warps_per_cta * residents.warps_per_cta
+    known = residents.clocks.vector[writers[:, None], first[:, None] + np.arange(residents.warps_per_cta)]
+    return list(np.flatnonzero(logged.latest > known.min(axis=0)))
 
 
 def _check_reader(

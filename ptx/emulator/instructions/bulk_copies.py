@@ -88,9 +88,11 @@ def _wait(b: Binder, i: Instruction, remaining: int) -> Run:
         if not groups.anything_open:
             return
         c.emulation.next_tick()
+        holders = groups.holders()
         for at, row in enumerate(c.set.index.tolist()):
-            for lane in range(32) if c.mask is None else np.flatnonzero(c.mask[at]).tolist():
-                groups.wait(Origin(c.residents, i, row, lane), lane, remaining, read)
+            for lane in holders.get(row, ()):
+                if c.mask is None or c.mask[at, lane]:
+                    groups.wait(Origin(c.residents, i, row, lane), lane, remaining, read)
 
     return run
 

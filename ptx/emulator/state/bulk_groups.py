@@ -66,6 +66,13 @@ class BulkGroups:
         """Whether any thread has issued a copy that it may have to wait for."""
         return bool(self._open)
 
+    def holders(self) -> dict[int, list[int]]:
+        """By warp the lanes, from the first on, that have issued a copy which they may have to wait for."""
+        found: dict[int, list[int]] = {}
+        for row, lane in sorted(place for place, copies in self._open.items() if copies):
+            found.setdefault(row, []).append(lane)
+        return found
+
     def column(self, origin: Origin) -> int:
         """The agent that copies out of shared memory for a warp."""
         residents = self._residents

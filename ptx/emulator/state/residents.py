@@ -401,10 +401,13 @@ class Residents:
     def drop_overwritten_mbarriers(self, index: NDArray[np.int64], size: int, line: int) -> None:
         """Mbarriers whose bytes are written by something else are gone; `index` counts in all CTAs' shared memory."""
         stride = self.shared.stride_bytes
-        for cta, address in self.mbarriers_between(int(index.min()), int(index.max()) + size):
-            place = cta * stride + address
-            if bool(((index < place + 8) & (index + size > place)).any()):
-                self.mbarriers.overwritten(cta, address, address + 8, line)
+        offset = index % stride
+        low, high = int(offset.min()), int(offset.max()) + size
+        for cta in range(int(index.min()) // stride, int(index.max()) // stride + 1):
+            for address in self.mbarriers.places_between(cta, low, high):
+                place = cta * stride + address
+                if bool(((index < place + 8) & (index + size > place)).any()):
+                    self.mbarriers.overwritten(cta, address, address + 8, line)
 
     def mbarriers_between(self, low: int, high: int) -> list[tuple[int, int]]:
         """(CTA, address) of the live mbarriers of which one of these bytes is part, counted over all CTAs."""

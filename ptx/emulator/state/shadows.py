@@ -19,19 +19,24 @@ class SharedReads:
     """The last reads of the shared memory of resident CTAs, per granule.
 
     read_lane  lane of the last reader that reads() knows of
+    latest     by warp of a CTA: when the last of them that reads() knows of read, in any CTA and at any place
     foreign    by column of an agent, or of a warp of another CTA: when it last read each granule
     reach      by column: the first granule that it ever read, and the one behind the last
+    offsets    by column: the same, counted from the first granule of the CTA in which it lies
     """
 
-    def __init__(self, warps_per_cta: int, granules: int) -> None:
+    def __init__(self, warps_per_cta: int, ctas: int, granules_per_cta: int) -> None:
+        granules = ctas * granules_per_cta
         self.warps_per_cta = warps_per_cta
+        self.latest: Ticks = np.zeros(warps_per_cta, np.int32)
         self.foreign: dict[int, Ticks] = {}
         self.reach: dict[int, tuple[int, int]] = {}
+        self.offsets: dict[int, tuple[int, int]] = {}
         self._last_read: Ticks | None = None
         self._read_by: Ticks | None = None
         self.read_lane: NDArray[np.uint8] = np.zeros(granules, np.uint8)
         self._log: list[tuple[NDArray[np.int64], int, NDArray[np.int64], NDArray[np.int64], int]] = []
-        self._granules = granules
+        self._granules, self._per_cta = granules, granules_per_cta
 
     def log_read(
         self, index: NDArray[np.int64], span: int, warp: NDArray[np.int64], lane: NDArray[np.int64], tick: int
@@ -69,6 +74,23 @@ class SharedReads:
             low, high = int(index.min()) * span, (int(index.max()) + 1) * span
             first, behind = self.reach.get(column, (low, high))
             self.reach[column] = min(first, low), max(behind, high)
+            low, high = self._within_cta(low, high)
+            first, behind = self.offsets.get(column, (low, high))
+            self.offsets[column] = min(first, low), max(behind, high)
+
+    def _within_cta(self, low: int, high: int) -> tuple[int, int]:
+        """Granules low to high, counted from the first one of their CTA; all of a CTA where they lie in several."""
+        cta = low // self._per_cta
+        if (high - 1) // self._per_cta != cta:
+            return 0, self._per_cta
+        return low - cta * self._per_cta, high - cta * self._per_cta
+
+    def foreign_at(self, low: int, high: int) -> Iterator[tuple[int, Ticks]]:
+        """(column, its ticks of all granules) of those who may have read granules low to high of any CTA."""
+        for column, ticks in self.foreign.items():
+            first, behind = self.offsets.get(column, (0, 0))
+            if first < high and low < behind:
+                yield column, ticks
 
     def reaches(self, column: int, low: int, high: int) -> bool:
         """Whether an agent, or a warp of another CTA, may have read one of the granules low to high."""
@@ -95,6 +117,7 @@ class SharedReads:
             self._last_read.reshape(-1, span)[index] = tick
             self.read_lane.reshape(-1, span)[index] = np.broadcast_to(lane, index.shape)[..., None]
             self._read_by.reshape(self.warps_per_cta, -1, span)[np.broadcast_to(warp, index.shape), index] = tick
+            self.latest[warp] = tick
         self._log.clear()
 
 
@@ -111,13 +134,15 @@ class SharedShadow:
     def __init__(self, ctas: int, warps_per_cta: int, bytes_per_cta: int, granule_bytes: int) -> None:
         self.granule_bytes = granule_bytes
         self.warps_per_cta = warps_per_cta
-        granules = max(1, ctas * bytes_per_cta // granule_bytes)
+        self.granules_per_cta = max(1, bytes_per_cta // granule_bytes)
+        granules = ctas * self.granules_per_cta
         self.written: Ticks = np.zeros(granules, np.int32)
         self.writer: NDArray[np.int32] = np.zeros(granules, np.int32)
         self.invalid: NDArray[np.bool_] | None = None
         self.atomic: NDArray[np.bool_] | None = None
-        self.reads = SharedReads(warps_per_cta, granules)
+        self.reads = SharedReads(warps_per_cta, ctas, self.granules_per_cta)
         self.strong_reads: SharedReads | None = None
+        self._ctas = ctas
         self._agent_lines: dict[int, NDArray[np.int32]] = {}
         self._chunks = granules * granule_bytes // LINE_BYTES + 1
 
@@ -126,7 +151,7 @@ class SharedShadow:
         if not strong:
             return self.reads
         if self.strong_reads is None:
-            self.strong_reads = SharedReads(self.warps_per_cta, self.written.size)
+            self.strong_reads = SharedReads(self.warps_per_cta, self._ctas, self.granules_per_cta)
         return self.strong_reads
 
     def every_read(self) -> tuple[SharedReads, ...]:
