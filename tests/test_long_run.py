@@ -137,11 +137,14 @@ def test_kinds_and_groups_of_tensor_products_are_counted() -> None:
         for ctas in ("one", "pairs")
     )
     assert [set(long_run.tensor_products(space.program(p))) for p in (one, two)] == [{"f16 1"}, {"f16 2"}]
-    drawn = long_run.Drawn(0, "matmul_blackwell", "b200", "", "", "", "right", "", 2.0, products="f16 1")
-    draws = [drawn, replace(drawn, stage="wrong", cpu=3.0), replace(drawn, products="i8 2", cpu=1.4)]
+    drawn = long_run.Drawn(
+        0, "matmul_blackwell", "b200", "", "", "", "right", "", 2.0, products="f16 1", orders="late early late"
+    )
+    draws = [drawn, replace(drawn, stage="wrong", cpu=3.0), replace(drawn, products="i8 2", cpu=1.4, orders="spurious")]
     assert list(long_run.table_of_products([*draws, replace(drawn, products="")])) == [
-        "\n| kind | group | right | failed | s of CPU |", "| --- | ---: | ---: | ---: | ---: |",
-        "| f16 | 1 | 1 | 1 | 5 |", "| i8 | 2 | 1 | 0 | 1 |",
+        "\n| kind | group | right | failed | late | early | random | spurious | s of CPU |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| f16 | 1 | 1 | 1 | 4 | 2 | 0 | 0 | 5 |", "| i8 | 2 | 1 | 0 | 0 | 0 | 0 | 1 | 1 |",
     ]  # fmt: skip
     assert not list(long_run.table_of_products([replace(drawn, products="")]))
 

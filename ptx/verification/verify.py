@@ -102,6 +102,7 @@ def verify(
     thorough: bool = False,
     cpu_seconds: float = CPU_SECONDS,
     to_first_failure: bool = False,
+    only: int | None = None,
     lines: LineInfo | None = None,
 ) -> Verification:
     """Emulates `kernel` on problems derived from `problem`, under several orders of asynchronous work.
@@ -111,12 +112,15 @@ def verify(
                       CTAs of the problem itself, over sparsely backed tensors
     cpu_seconds       CPU time after which no further run begins; what was left out is said
     to_first_failure  end with the first run that fails
+    only              the number of the one run that is tried, counted round and round; None tries them all
     lines             of the kernel: faults are told with the statement of the program that they are about
 
     Raises RefusedText where the emulator cannot read or run the text.
     """
     check_seed(seed)
     runs = list(plan(kernel, machine, problem, orders, random_inputs, thorough, derived))
+    if only is not None:
+        runs = [runs[only % len(runs)]]
     budget = _Budget(cpu_seconds)
     checks: list[Check] = []
     code = _prepared(kernel, lines)

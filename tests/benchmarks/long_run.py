@@ -71,6 +71,7 @@ class Drawn:
     registers  per thread by the assembler, 0 where there is none; `estimate` is the space's
     spills     whether the assembler had to spill: a search leaves such a candidate out once it is assembled
     products   kinds and groups of the tcgen05.mma of the candidate's program, as "f16 1"; "" where it has none
+    orders     of asynchronous work, one for each of its emulations, as "late early random"
     """
 
     number: int
@@ -86,6 +87,7 @@ class Drawn:
     estimate: int = 0
     spills: bool = False
     products: str = ""
+    orders: str = ""
 
     @property
     def failed(self) -> bool:
@@ -235,9 +237,13 @@ def tried(number: int, name: str, on: str, seed: int, bench: Workbench) -> Drawn
     except Exception:
         stage, sentence = "crash", traceback.format_exc(limit=-3)
     drawn = Drawn(number, name, on, types, structure, case, stage, sentence, spent() - begun, products=products)
-    if judged is None:
-        return drawn
-    return replace(drawn, registers=judged.registers, estimate=judged.estimate, spills=judged.spills)
+    return drawn if judged is None else with_judgement(drawn, judged)
+
+
+def with_judgement(drawn: Drawn, judged: Judgement) -> Drawn:
+    """The draw with what its judges counted."""
+    orders = " ".join(check.order for check in judged.verification.checks) if judged.verification else ""
+    return replace(drawn, registers=judged.registers, estimate=judged.estimate, spills=judged.spills, orders=orders)
 
 
 def tensor_products(program: Program) -> Iterator[str]:
@@ -290,17 +296,21 @@ def table(draws: Sequence[Drawn], seed: int) -> Iterator[str]:
 
 
 def table_of_products(draws: Sequence[Drawn]) -> Iterator[str]:
-    """By kind and group of tcgen05.mma how many candidates were right, and how many failed; nothing without any."""
+    """By kind and group of tcgen05.mma how many candidates were right, how many failed, and how many emulations they
+    had in each order of asynchronous work; nothing without any.
+    """
     cells = sorted({product for d in draws for product in d.products.split(", ") if product})
     if not cells:
         return
-    yield "\n| kind | group | right | failed | s of CPU |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
+    orders = ("late", "early", "random", "spurious")
+    yield f"\n| kind | group | right | failed | {' | '.join(orders)} | s of CPU |"
+    yield "| --- |" + " ---: |" * (len(orders) + 4)
     for cell in cells:
         mine = [d for d in draws if cell in d.products.split(", ")]
         right, failed = sum(d.stage == "right" for d in mine), sum(d.failed for d in mine)
-        kind, group = cell.split()
-        yield f"| {kind} | {group} | {right} | {failed} | {sum(d.cpu for d in mine):.0f} |"
+        emulated = Counter(order for d in mine for order in d.orders.split())
+        counts = " | ".join(str(emulated[order]) for order in orders)
+        yield f"| {cell.replace(' ', ' | ')} | {right} | {failed} | {counts} | {sum(d.cpu for d in mine):.0f} |"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -50,9 +50,13 @@ class Judgement:
 
 
 def judge(
-    case: Case, bench: Workbench, *, orders: Sequence[Order] = ORDERS, random_inputs: bool = True, seed: int = 0
-) -> Judgement:
-    """Lowers, assembles for the device's target, and verifies one candidate, admitted or not."""
+    case: Case, bench: Workbench, *, orders: Sequence[Order] = ORDERS, random_inputs: bool = True, seed: int = 0,
+    only: int | None = None,
+) -> Judgement:  # fmt: skip
+    """Lowers, assembles for the device's target, and verifies one candidate, admitted or not.
+
+    only  the number of the one run of its verification that is tried, without the assembler; None tries all
+    """
     if case.point is None:
         raise ValueError(f"{case} names no candidate")
     try:
@@ -72,18 +76,20 @@ def judge(
         return Judgement("launch", limit, built)
     estimate = int(registers_estimate(program))
     registers, spills = 0, False
-    try:
-        assembly = assemble(kernel.ptx, kernel.assembled_for(case.device.portable_target))
-        registers, spills = assembly.registers, assembly.spills
-    except AssemblerUnavailable:
-        pass
-    except AssemblerError as refused:
-        return Judgement("assembler", with_place(refused), built)
+    if only is None:
+        try:
+            assembly = assemble(kernel.ptx, kernel.assembled_for(case.device.portable_target))
+            registers, spills = assembly.registers, assembly.spills
+        except AssemblerUnavailable:
+            pass
+        except AssemblerError as refused:
+            return Judgement("assembler", with_place(refused), built)
     try:
         lines = LineInfo.of(built, case.problem)
         found = verify(
-            kernel, case.machine, case.problem, orders=orders, random_inputs=random_inputs, seed=seed, lines=lines
-        )
+            kernel, case.machine, case.problem, orders=orders, random_inputs=random_inputs, seed=seed, only=only,
+            lines=lines,
+        )  # fmt: skip
     except (EmulationFault, *_REFUSALS) as refused:
         return Judgement("fault", _said(refused), built, registers, estimate, spills)
     if found.passed:

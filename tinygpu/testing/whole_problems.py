@@ -29,7 +29,7 @@ def roomy_problem(problem: Problem) -> Problem:
     """The problem with pointers and rows at sector boundaries."""
     operands = []
     for o in problem.operands:
-        per = max(1, SECTOR_BITS // o.dtype.bits)
+        per = SECTOR_BITS // math.gcd(SECTOR_BITS, o.dtype.bits)
         roomy = o.resized(o.shape, lambda axis, least, per=per: -(-least // per) * per)  # type: ignore[misc]
         operands.append(replace(roomy, align_bytes=max(o.align_bytes, ROOMY_ALIGN_BYTES)))
     return replace(problem, operands=tuple(operands))

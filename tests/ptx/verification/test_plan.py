@@ -160,6 +160,18 @@ def test_what_a_cluster_leaves_as_its_second_piece_is_fixed_up_by_others() -> No
     assert not verify(second, MatmulHopper, problem, random_inputs=False, to_first_failure=True).passed
 
 
+def test_each_run_of_a_plan_can_be_tried_alone() -> None:
+    problem = OncePerTile.problem(m=8, n=32)
+    kernel = made(OncePerTile, problem, "h100", stages=2, most=1 << 20)
+    runs = plan(kernel, OncePerTile, problem, ORDERS, random_inputs=True, short=False)
+    found = [verify(kernel, OncePerTile, problem, only=number) for number in range(2 * len(runs))]
+    assert all(f.passed for f in found)
+    assert [(f.problem, f.checks[0].inputs, f.checks[0].order) for f in found] == 2 * [
+        (run.problem, run.inputs, run.order) for run in runs
+    ]
+    assert {len(f.checks) for f, run in zip(found, 2 * runs, strict=True) if run.inputs == "integers"} == {1}
+
+
 def test_a_ring_outside_of_loops_goes_round_from_tile_to_tile() -> None:
     problem = OncePerTile.problem(m=8, n=32)
     kernel = made(OncePerTile, problem, "h100", stages=4, most=1 << 20)
