@@ -153,7 +153,7 @@ def best(t: Tuned) -> None:
 
 
 def tensor_memory(device: Device, winner: Chosen) -> str:
-    """What a device with tensor memory would give that no kernel of ours uses yet; nothing for others."""
+    """What a winner leaves unused that multiplies beside the tensor memory of its device; nothing for others."""
     return next(filter(None, (_of_part(device, part) for part in winner.parts)), "")
 
 
@@ -161,10 +161,8 @@ def _of_part(device: Device, winner: Finalist) -> str:
     counts = winner.space.counts(winner.space.structure_index(winner.refined.point))
     if not device.number("tmem_kb_per_sm") or not counts.operand or counts.path == "tcgen05":
         return ""
-    return (
-        f"tensor memory is not used yet: tcgen05 is not lowered, and {counts.path} reaches at most "
-        f"{100 * device.mma_sync_share():.0f} % of the tensor rate of {device.name}"
-    )
+    most = f"{100 * device.mma_sync_share():.0f} % of the tensor rate of {device.name}"
+    return f"it does not multiply in tensor memory: {counts.path} reaches at most {most}, tcgen05.mma all of it"
 
 
 def verified(v: Verification) -> str:

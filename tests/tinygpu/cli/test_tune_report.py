@@ -20,7 +20,7 @@ from tinygpu.api.machines import FAMILIES, SHIPPED, Family, family
 from tinygpu.api.problems import Asked, Refusal
 from tinygpu.api.tune import NothingFound, Searched, Tuned, tune
 from tinygpu.cli.printing import console, short_point
-from tinygpu.cli.tuned import INPUTS, funnel, tuned_report
+from tinygpu.cli.tuned import INPUTS, funnel, tensor_memory, tuned_report
 from tinygpu.devices import device
 from tinygpu.ptx.runtime.driver import DriverStatus
 from tinygpu.ptx.verification.comparison import Check
@@ -188,3 +188,17 @@ def test_a_run_of_what_is_shipped_fits_on_a_screen(name: str, gpu: str) -> None:
 
 def test_whatever_a_kernel_is_tried_with_has_words() -> None:
     assert INPUTS.keys() == set(get_args(Inputs))
+
+
+@pytest.mark.parametrize(("name", "on"), [("matmul_ampere", "b200"), ("matmul_ampere", "a100"), ("axpby", "b200")])
+def test_a_winner_beside_tensor_memory_says_what_it_leaves(name: str, on: str) -> None:
+    (machine,) = family(name).machines
+    dims = {"n": 64} if name == "axpby" else {"m": 64, "n": 64, "k": 64}
+    space = build_space(machine, machine.problem(**dims), device(on))
+    part = SimpleNamespace(space=space, refined=SimpleNamespace(point=space.space.at(0)))
+    said = tensor_memory(device(on), cast(Any, SimpleNamespace(parts=(part,))))
+    beside = name == "matmul_ampere" and on == "b200"
+    assert said == beside * (
+        "it does not multiply in tensor memory: mma.sync reaches at most 24 % of the tensor rate of B200, tcgen05.mma "
+        "all of it"
+    )
