@@ -23,6 +23,7 @@ from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, BEFORE
 from tinygpu.ptx.cards.page import shown_twin
 from tinygpu.ptx.cards.readings import READINGS, UNJUDGED, counted, table
 from tinygpu.ptx.cards.specimen import Card, Specimen, Twin, markdown_table
+from tinygpu.ptx.cards.whole_kernel import whole_kernel
 from tinygpu.ptx.emulator.state.tensor_order import IN_ORDER
 from tinygpu.ptx.emulator.units.swizzles import SWIZZLES
 from tinygpu.ptx.emulator.units.tcgen05_descriptors import KINDS, MmaForm, legal_m, legal_n
@@ -88,6 +89,7 @@ def _sections() -> Iterator[str]:
     yield from _completion()
     yield from _pairs()
     yield from _tma()
+    yield from whole_kernel()
     yield "## What is left out"
     yield (
         "Sparse kinds (`.sp`), `tcgen05.ld.red` and K = 96 of sm_103a: no machine uses them. Sums of f16 of "
