@@ -9,8 +9,8 @@ from tinygpu.ptx.cards.specimen import markdown_table
 # (who, what, what must have happened before)
 STEPS = (
     (
-        "host", "tensor maps of a and b: boxes of a stage's tile, whose contiguous side is as wide as the swizzle that the matrix "
-        "descriptors name too; what lies beyond the tensors comes as zeros",
+        "host", "tensor maps of a and b: boxes of a stage's tile, whose contiguous side is as wide as the swizzle that "
+        "the matrix descriptors name too; what lies beyond the tensors comes as zeros",
         "pointers and strides are multiples of 16 bytes",
     ),
     (
@@ -45,7 +45,7 @@ STEPS = (
     ),
     (
         "epilogue, four warps, of which warp w has w % 4 = its quarter of the lanes",
-        "`tcgen05.ld` of its lanes, a piece of the columns at a time, and `tcgen05.wait::ld` before the values are used",
+        "`tcgen05.ld` of its lanes, a piece of the columns at a time, and `tcgen05.wait::ld` before values are used",
         "*full* of the sums, and `tcgen05.fence::after_thread_sync`",
     ),
     (
@@ -70,7 +70,7 @@ def whole_kernel() -> Iterator[str]:
     yield (
         "Written out, every line of it, it is the smallest kernel of "
         "[matmul_basic_blackwell](machines/matmul_basic_blackwell.md#smallest-kernel); `tinygpu emit` writes it for "
-        "other sizes and tiles, and `tinygpu emulate` runs yours. How pairs, clusters, taking over and block scales change it is what "
-        "[matmul_blackwell](machines/matmul_blackwell.md) and "
+        "other sizes and tiles, and `tinygpu emulate` runs yours. How pairs, clusters, taking over and block scales "
+        "change it is what [matmul_blackwell](machines/matmul_blackwell.md) and "
         "[matmul_blackwell_mx](machines/matmul_blackwell_mx.md) have beside it."
     )
