@@ -179,8 +179,9 @@ def tune_spaces(
         for space in spaces:
             watch.space(space)
             if space.space.size == 0:
-                sentences = tuple(str(c) for c in space.space.conflict())
-                why = "; ".join(dict.fromkeys(sentences)) or f"{space.space.name} is empty"
+                from tinygpu.spaces.conflict import told  # loads Z3
+
+                why = told(space.space.conflict()) or f"{space.space.name} is empty"
                 searched.append(Searched(space, None, (), why))
                 continue
             name = space.machine.__name__

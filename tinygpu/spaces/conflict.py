@@ -41,6 +41,20 @@ class Conflict:
         return f"these cannot hold together{domain}: {members}"
 
 
+def told(conflicts: Sequence[Conflict]) -> str:
+    """Conflicts in one text; where several instructions have the same rule broken, it is told of the first alone."""
+    alike: dict[tuple[str, ...], list[Conflict]] = {}
+    for conflict in conflicts:
+        alike.setdefault(tuple(c.sentence for c in conflict.constraints), []).append(conflict)
+    return "; ".join(_of_all(members) for members in alike.values())
+
+
+def _of_all(members: Sequence[Conflict]) -> str:
+    first, *others = (tuple(c.source for c in conflict.constraints) for conflict in members)
+    more = dict.fromkeys(source for sources in others for source in sources if source and source not in first)
+    return str(members[0]) + (f" (and so for {', '.join(more)})" if more else "")
+
+
 def find_conflicts(
     solutions: Sequence[PartSolution], row_budget: int, notebook: Notebook | None = None
 ) -> tuple[Conflict, ...]:

@@ -16,7 +16,7 @@ from tinygpu.expressions import Expr, all_of, any_of, compile_arrays, symbol
 from tinygpu.spaces import Axis, Part, Space, SpaceError, TooLarge, analysis, conflict
 from tinygpu.spaces import nearest as nearest_point
 from tinygpu.spaces.analysis import is_implied
-from tinygpu.spaces.conflict import find_point
+from tinygpu.spaces.conflict import find_point, told
 
 STAGES, BM, BN, BK, M, CAP = (symbol(n) for n in ("stages", "bm", "bn", "bk", "m", "device.smem"))
 SMEM = Constraint("smem capacity", STAGES * (BM * BK + BK * BN) * 2 <= CAP, "the stages must fit", source="SMEM")
@@ -283,6 +283,19 @@ def test_a_partial_point_without_completion_is_explained_by_a_conflict():
         "and stages in {4}: smem capacity (SMEM): the stages must fit; stages x (bm x bk + bn x bk) x 2 <= "
         "40,000 (device.smem)"
     )
+
+
+def test_what_several_instructions_refuse_alike_is_told_once():
+    def part(how: str, rule: str) -> Part:
+        broken = Constraint(f"{how} {rule}", symbol("k") > 100, f"{rule} holds", source=how)
+        return Part({"how": how}, (Axis("bm", (64, 128)),), (broken,), {"k": 8})
+
+    space = Space("four", tuple(part(*one) for one in (("one", "a"), ("pair", "a"), ("half", "a"), ("other", "b"))))
+    assert told(space.conflict()) == (
+        "this cannot hold: one a (one): a holds; 8 (k) > 100 (and so for pair, half); "
+        "this cannot hold: other b (other): b holds; 8 (k) > 100"
+    )
+    assert told(()) == ""
 
 
 def test_a_partial_point_is_judged_in_a_structure_that_has_points():
