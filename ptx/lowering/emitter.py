@@ -106,7 +106,8 @@ class Emitter:
         kept = []
         for line in reversed(self.block.lines()):  # a computed value stands before whatever uses it
             registers = _REGISTER.findall(line)
-            if registers and registers[0] in self.pure - used and line.split()[1].startswith(registers[0]):
+            found = registers[0] if registers else ""
+            if found in self.pure and found not in used and line.split()[1].startswith(found):
                 continue
             used.update(registers)
             kept.append(line)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from tinygpu.expressions import expr
 from tinygpu.language.buffer_space import BARRIER_BYTES
 from tinygpu.language.data_paths import LANES_OF_A_WARP, columns_taken, divides_columns, path_of
@@ -265,11 +267,12 @@ def _runs(instruction: CellLoad | CellStore, tile: Tile, each: int) -> Iterator[
     taken = int(columns_taken(path)) // each
     window, step = taken // instruction.windows, instruction.columns
     apart = (window,) if instruction.windows > 1 else ()
-    element = {}
-    rows = path[0].size
-    for index, (lane, column) in enumerate(path.coordinates(("lane", "column")).tolist()):
-        if lane < LANES_OF_A_WARP:
-            element[lane, column] = index % rows, index // rows
+    rows, places = path[0].size, path.coordinates(("lane", "column"))
+    first = np.flatnonzero(places[:, 0] < LANES_OF_A_WARP)
+    element = {
+        (lane, column): (index % rows, index // rows)
+        for index, (lane, column) in zip(first.tolist(), places[first].tolist(), strict=True)
+    }
     per, together = instruction.access(1, 1)[1].size, instruction.per_register
     for half in range(instruction.halves(path)):
         column = 0

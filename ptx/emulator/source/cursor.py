@@ -8,6 +8,7 @@ from tinygpu.ptx.emulator.source.lexer import Token, tokenize
 MAX_DEPTH = 64
 # Binary operators of constant expressions, loosest first (PTX ISA, "Constant Expressions").
 _OPERATORS: tuple[tuple[str, ...], ...] = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "%"))
+_EVERY_OPERATOR = frozenset(operator for operators in _OPERATORS for operator in operators)
 
 
 class Cursor:
@@ -49,11 +50,12 @@ class Cursor:
         return token
 
     def _is(self, text: str) -> bool:
-        token = self._token
+        token = self._tokens[self._at]
         return token.text == text and token.kind in ("punct", "dot", "word")
 
     def _accept(self, text: str) -> bool:
-        if self._is(text):
+        token = self._tokens[self._at]
+        if token.text == text and token.kind in ("punct", "dot", "word"):
             self._at += 1
             return True
         return False
@@ -75,6 +77,8 @@ class Cursor:
         """The value of a constant integer expression."""
         if depth > MAX_DEPTH:
             raise self._fail("this constant expression is nested too deeply")
+        if self._token.kind == "integer" and self._peek().text not in _EVERY_OPERATOR:
+            return self._constant_atom(depth)  # as most are
         if level == len(_OPERATORS):
             return self._constant_atom(depth)
         value = self._constant(level + 1, depth)

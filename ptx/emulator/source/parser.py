@@ -252,10 +252,12 @@ class _Parser(VariableParser):
                 if name.text in scope.ranges:
                     raise self._fail(f"register {name.text}<{count}> is declared twice in the same scope", name)
                 scope.ranges[name.text] = (count, type_name)
+                scope.found.clear()
             elif width > 1:
                 if name.text in scope.vectors:
                     raise self._fail(f"register {name.text} is declared twice in the same scope", name)
                 scope.vectors[name.text] = (width, type_name)
+                scope.found.clear()
             else:
                 declare(scope, scope.registers, name.text, type_name, name, "register")
                 function.registers[scope.key(name.text)] = type_name

@@ -11,7 +11,10 @@ from tinygpu.ptx.emulator.source.syntax import Function, RegisterOperand, Vector
 
 @dataclass(slots=True)
 class Scope:
-    """One { }: what it declares, and the scope around it."""
+    """One { }: what it declares, and the scope around it.
+
+    found  registers by the names that were looked up from here, since this scope last declared something
+    """
 
     number: int
     parent: Scope | None
@@ -20,6 +23,7 @@ class Scope:
     vectors: dict[str, tuple[int, str]] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
+    found: dict[str, RegisterOperand | VectorOperand] = field(default_factory=dict)
 
     def key(self, name: str) -> str:
         """The name under which something declared here is unique in its function."""
@@ -46,6 +50,16 @@ def split_numbered(name: str) -> tuple[str, int] | None:
 
 def find_register(scope: Scope, function: Function, name: str) -> RegisterOperand | VectorOperand | None:
     """The register called `name` as seen from `scope`; a vector register gives its elements, a .b128 its halves."""
+    register = scope.found.get(name)
+    if register is None:
+        register = _look_up(scope, function, name)
+        if register is not None:
+            scope.found[name] = register
+    return register
+
+
+def _look_up(scope: Scope, function: Function, name: str) -> RegisterOperand | VectorOperand | None:
+    """The same, by the declarations of this scope and those around it."""
     numbered = split_numbered(name)
     for level in scope.chain():
         type_name = level.registers.get(name)
@@ -98,3 +112,4 @@ def declare(scope: Scope, table: dict[str, str], name: str, value: str, token: T
     if name in table or name in scope.registers or name in scope.variables or name in scope.labels:
         raise PtxSyntaxError(token.line, token.column, f"{what} {name} is declared twice in the same scope")
     table[name] = value
+    scope.found.clear()
