@@ -65,8 +65,8 @@ from tinygpu.testing.whole_problems import roomy_problem
 from tinygpu.testing.workbench import Workbench
 
 TOGETHER = 10  # candidates of one problem
-PROBLEMS_TRIED = 16  # of a machine and a type, until one has candidates
-OF_ANY_SIZES = 4  # so many of them; of others about half of the dims are whole rows of packed types
+PROBLEMS_TRIED = 8  # of a machine and a type, until one has candidates
+OF_ANY_SIZES = 2  # so many of them; others have roomy rows, and half of their dims are whole rows of packed types
 WHOLE_ROWS = (128, 256, 384)  # elements
 WHOLE = 20  # of so many candidates of a kind and group one has all its runs
 
@@ -162,7 +162,7 @@ def posed(product: str, stream: tuple[int, int], among: tuple[Way, ...], seed: i
 
 
 def problems(way: Way, product: str, rng: np.random.Generator) -> Iterator[Case]:
-    """Problems of a machine and a type with structures that have a product: each as drawn, and with roomy rows."""
+    """Problems of a machine and a type with structures that have a product: as drawn, and with roomy rows."""
     machine, drawn = shipped(way.machine), 0
     decides, _ = deciding(machine)
     for _ in range(REFUSED):
@@ -175,7 +175,8 @@ def problems(way: Way, product: str, rng: np.random.Generator) -> Iterator[Case]
             continue
         if not any(product_of(machine, problem, s) == product for s in machine.structures()):
             continue
-        yield Case(machine, problem, device(places(way.machine)[0]))
+        if drawn < OF_ANY_SIZES:
+            yield Case(machine, problem, device(places(way.machine)[0]))
         yield Case(machine, roomy_problem(problem), device(places(way.machine)[0]))
         drawn += 1
         if drawn == PROBLEMS_TRIED:
