@@ -118,19 +118,10 @@ def _take(ticks: Ticks, columns: NDArray[np.int64]) -> Ticks:
 
 def join(clocks: list[Clock]) -> Clock:
     """What is known by whoever knows all that these know."""
-    size = max(clock.known.size for clock in clocks)
-    known, proxied = np.zeros(size, np.int32), np.zeros(size, np.int32)
-    for clock in clocks:
-        part = slice(0, clock.known.size)
-        np.maximum(known[part], clock.known, out=known[part])
-        np.maximum(proxied[part], clock.proxied, out=proxied[part])
+    known, proxied = _most([clock.known for clock in clocks]), _most([clock.proxied for clock in clocks])
     executed: Ticks | None = None
     if any(clock.executed is not None for clock in clocks):
-        executed = known.copy()
-        for clock in clocks:
-            if clock.executed is not None:
-                share = executed[: clock.executed.size]
-                np.maximum(share, clock.executed[: share.size], out=share)
+        executed = _most([known, *(clock.executed[: known.size] for clock in clocks if clock.executed is not None)])
     far = [clock for clock in clocks if clock.strict is not None]
     doubts = _common_doubts([clock.doubts for clock in clocks], [clock.tick_of for clock in clocks])
     if not far:
@@ -139,6 +130,17 @@ def join(clocks: list[Clock]) -> Clock:
     lenient = np.maximum.reduce([clock.lenient for clock in far if clock.lenient is not None])
     far_doubts = _common_doubts([clock.far_doubts for clock in far], [clock.far_tick_of for clock in far])
     return Clock(known, proxied, strict, lenient, doubts, executed, far_doubts)
+
+
+def _most(ticks: list[Ticks]) -> Ticks:
+    """The largest tick of each column, 0 where the column is unknown; an array of its own."""
+    size = max(part.size for part in ticks)
+    if len(ticks) == 2 and ticks[0].size == ticks[1].size:
+        return np.maximum(ticks[0], ticks[1])
+    found = np.zeros(size, np.int32)
+    for part in ticks:
+        np.maximum(found[: part.size], part, out=found[: part.size])
+    return found
 
 
 def both(one: Clock | None, other: Clock | None) -> Clock | None:
