@@ -141,9 +141,10 @@ def _of_every_second(program: Program) -> Iterator[str]:
     """What every second CTA gets alike is what those of the same place in their pairs need."""
     last = len(program.grid.axes) - 1
     for s in walk(program.body):
-        for copy in walk(s.body) if isinstance(s, n.Produce) else ():
-            of_pairs = isinstance(s, n.Produce) and pair_of_ring(program, s.pipeline) > 1
-            if isinstance(copy, n.Copy) and copy.every > 1 and not (of_pairs and copy.multicast == last):
+        for copy in s.body if isinstance(s, n.Produce) else ():
+            if not (isinstance(s, n.Produce) and isinstance(copy, n.Copy)) or copy.every == 1:
+                continue
+            if copy.multicast != last or pair_of_ring(program, s.pipeline) == 1:
                 yield (
                     f"{copy.name} brings {copy.target.name} to every second CTA along axis {copy.multicast}; that is "
                     f"for slots that CTAs multiply in pairs, along the last axis, {last}: leave out every= here"
