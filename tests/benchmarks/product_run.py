@@ -57,7 +57,7 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.language.trace import trace
 from tinygpu.ptx.isa import Tcgen05Mma
-from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.space import Space
 from tinygpu.testing import Case
 from tinygpu.testing.draws import SIZES, SeededDraw, draw_problem
 from tinygpu.testing.judges import judge
@@ -136,11 +136,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Posed:
-    """A problem on a device, its space, and the structures with candidates that have the product."""
+    """A problem on a device, and its structures with candidates that have the product, with the space of each."""
 
     case: Case
-    space: MachineSpace
-    structures: tuple[Structure, ...]
+    structures: tuple[tuple[Structure, Space], ...]
 
 
 @lru_cache(maxsize=1)
@@ -150,14 +149,12 @@ def posed(product: str, stream: tuple[int, int], among: tuple[Way, ...], seed: i
     for way in among:
         machine = shipped(way.machine)
         for case in problems(way, product, rng):
-            space = case.space(bench)
-            found = tuple(
-                s
-                for s in machine.structures()
-                if product_of(machine, case.problem, s) == product and space.space.restrict(dict(s)).size
-            )
+            whole = case.space(bench).space
+            having = [s for s in machine.structures() if product_of(machine, case.problem, s) == product]
+            spaces = [(s, whole.restrict(dict(s)) if s else whole) for s in having]
+            found = tuple((s, space) for s, space in spaces if space.size)
             if found:
-                return Posed(case, space, found)
+                return Posed(case, found)
     return None
 
 
@@ -192,13 +189,13 @@ def tried(number: int, seed: int, bench: Workbench) -> Drawn:
         found = posed(turn.product, turn.stream, among, seed, bench)
         if found is None:
             return replace(drawn, cpu=spent() - begun)
-        chosen = dict(found.structures[turn.candidates % len(found.structures)])
-        (point,) = (found.space.space.restrict(chosen) if chosen else found.space.space).sample(1, rng)
+        structure, space = found.structures[turn.candidates % len(found.structures)]
+        (point,) = space.sample(1, rng)
         case = replace(found.case, point=point)
         drawn = replace(
             drawn, machine=next(name for name in names() if shipped(name) is case.machine), products=turn.product,
             types=" ".join(f"{o.name}:{o.dtype}" for o in case.problem.operands),
-            structure=" ".join(f"{k}={v}" for k, v in chosen.items()), case=str(case),
+            structure=" ".join(f"{k}={v}" for k, v in structure), case=str(case),
         )  # fmt: skip
         judging, only = (int(n) for n in rng.integers(1 << 30, size=2))
         judged = judge(case, bench, seed=judging, only=None if turn.candidates % WHOLE == WHOLE - 1 else only)
@@ -244,6 +241,7 @@ def main(arguments: Sequence[str]) -> int:
     draws = list(read(chosen.journal))
     left = chosen.cpu_seconds - sum(d.cpu for d in draws)
     chosen.journal.write_text("".join(f"{json.dumps(asdict(d))}\n" for d in draws), encoding="utf-8")
+    ways()  # once for all draws: no part of the first one's time
     begun, number = spent(), 1 + max((d.number for d in draws), default=-1)
     with chosen.journal.open("a", encoding="utf-8") as file:
         while spent() - begun < left:

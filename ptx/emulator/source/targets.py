@@ -65,6 +65,7 @@ _RULES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
 _SPECIALS = re.compile(r"%(aggr_smem_size|n?clusterid|cluster_n?cta|is_explicit_cluster)")
 
 
+@lru_cache(maxsize=1024)
 def has(target: str, need: str) -> bool:
     """Whether a target has what exists since "90", in the family "100f", or on the architecture "90a".
 
