@@ -185,7 +185,13 @@ def _symbols(node: Any) -> frozenset[str]:
 
 @lru_cache(maxsize=REMEMBERED)
 def _substituted(node: Any, values: frozenset[tuple[str, Any]]) -> Any:
-    return node.xreplace({symbol(name).sympy: value for name, value in values})
+    if node.is_Symbol:
+        return next((value for name, value in values if name == node.name), node)
+    parts = tuple(_substituted(part, values) for part in node.args)
+    if all(new is old for new, old in zip(parts, node.args, strict=True)):
+        return node
+    made = {sympy.Max: _greatest, sympy.Min: _least}.get(node.func)
+    return node.func(*parts) if made is None else made(parts)
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -210,12 +216,31 @@ def _any(nodes: tuple[Any, ...]) -> Any:
 
 @lru_cache(maxsize=REMEMBERED)
 def _greatest(nodes: tuple[Any, ...]) -> Any:
-    return sympy.Max(*nodes)
+    return _extreme(sympy.Max, nodes)
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _least(nodes: tuple[Any, ...]) -> Any:
-    return sympy.Min(*nodes)
+    return _extreme(sympy.Min, nodes)
+
+
+# Parts of the expressions that sympy compares with each other to find the largest: it factors their difference, which
+# takes tenths of a second for some hundreds of parts, and hardly ever tells.
+COMPARED_PARTS = 64
+
+
+def _extreme(kind: Any, nodes: tuple[Any, ...]) -> Any:
+    """Max or Min of some nodes; of large ones as it is written, since sympy would compare each with each."""
+    if sum(map(_parts, nodes)) <= COMPARED_PARTS:
+        return kind(*nodes)
+    flat = [part for node in nodes for part in (node.args if isinstance(node, kind) else (node,))]
+    return kind(*flat, evaluate=False)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _parts(node: Any) -> int:
+    """Operations, symbols and numbers that a node is made of."""
+    return 1 + sum(map(_parts, node.args))
 
 
 def node_of(value: object) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tinygpu.expressions import Expr, expr, joined, maximum, where
@@ -27,7 +28,7 @@ from tinygpu.program.tree import places, walk
 BRANCH_PARTS = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Program:
     """A machine's program for one structure."""
 
@@ -83,13 +84,13 @@ class Program:
         """
         return interpret(self, arrays, scalars or {}, sizes or {}, ctas, watch)
 
-    @property
+    @cached_property
     def indices(self) -> frozenset[str]:
         """What counts tiles, parts of tiles and rounds of loops."""
         loops = (s.index for s in walk(self.body) if isinstance(s, Repeated))
         return frozenset((PART, *(axis.index for axis in self.grid.axes), *loops, *self.said_by_data))
 
-    @property
+    @cached_property
     def said_by_data(self) -> frozenset[str]:
         """The numbers that data say, as expressions name them."""
         return frozenset(name for s in walk(self.body) for name in s.defines)
