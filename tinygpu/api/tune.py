@@ -5,6 +5,7 @@ Every step is a function of its own room; this file is their order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -44,6 +45,8 @@ class NothingFound(ValueError):
 class Searched:
     """One machine's part of a tuning run.
 
+    finalists
+           its best as kernels; none where it is far behind another machine (`FAR_BEHIND`)
     floor  least seconds in which the device could do the problem's work: the roofline
     """
 
@@ -87,6 +90,29 @@ class Interrupted(KeyboardInterrupt):
         """The machine with the least predicted time, and that time; None where nothing has a value."""
         found = [(s, s.result.value) for s in self.searched if s.result is not None and s.result.value is not None]
         return min(found, key=lambda pair: pair[1], default=None)
+
+
+# Machines whose best candidate is predicted to take so many times as long as one that was assembled and does not spill
+# are not refined, lowered and assembled: what these steps find makes them slower still.
+FAR_BEHIND = 1.25
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """A machine that was searched, and whose best candidates are not assembled yet; its place in what was searched."""
+
+    place: int
+    objective: AnyTime
+    result: Result
+
+    @property
+    def name(self) -> str:
+        return self.objective.space.machine.__name__
+
+    @property
+    def seconds(self) -> float:
+        """Of its best candidate; infinite where none has a value."""
+        return math.inf if self.result.value is None else self.result.value
 
 
 # Wall time that one kernel's verification may take: many times its own budget of CPU time.
@@ -173,6 +199,7 @@ def tune_spaces(
     """The same over spaces, which may be parts of those that machines have; family: how other processes find them."""
     watch = watcher or Watcher()
     searched: list[Searched] = []
+    waiting: list[_Waiting] = []
     failed: list[Failed] = []
     try:
         layouts = SolverCache()
@@ -192,11 +219,19 @@ def tune_spaces(
             searched.append(Searched(space, result, (), floor=floor))
             if result.ended == "interrupted":
                 raise KeyboardInterrupt
-            watch.stage(f"{name}: solving the layouts of the best, lowering and assembling them")
-            found = finalists_of(objective, result, layouts, effort.keep, failed.append)
-            searched[-1] = replace(searched[-1], finalists=found)
-        ranked = sorted((f for s in searched for f in s.finalists if not f.spills), key=lambda f: f.score)
-        for winner in ranked:
+            waiting.append(_Waiting(len(searched) - 1, objective, result))
+        waiting.sort(key=lambda one: one.seconds)
+        ranked: list[Chosen] = []
+        while waiting or ranked:
+            while waiting and (not ranked or waiting[0].seconds <= FAR_BEHIND * ranked[0].score):
+                one = waiting.pop(0)
+                watch.stage(f"{one.name}: solving the layouts of the best, lowering and assembling them")
+                found = finalists_of(one.objective, one.result, layouts, effort.keep, failed.append)
+                searched[one.place] = replace(searched[one.place], finalists=found)
+                ranked = sorted([*ranked, *(f for f in found if not f.spills)], key=lambda f: f.score)
+            if not ranked:
+                break
+            winner = ranked.pop(0)
             watch.stage(f"{winner.space.machine.__name__}: verifying the winner in the emulator")
             try:
                 verification = verified_apart(winner, effort.seed)

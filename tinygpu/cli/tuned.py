@@ -85,6 +85,10 @@ def _machine(s: Searched, winner: Chosen, verbose: bool) -> None:
         if s.space is not winner.space:
             times = float(kept[0].prediction.seconds) / float(winner.prediction.seconds)
             line += f", {times:.2f} times as long as the winner"
+    elif not s.finalists and s.result.value is not None:
+        us, times = s.result.value * 1e6, s.result.value / float(winner.prediction.seconds)
+        line += f"; its best is predicted to take {us:,.1f} us, {times:.2f} times as long as the winner"
+        line += ", and was not assembled"
     if spilled:
         parts = [p for f in s.finalists if f.spills for p in f.parts]
         worst = max(p.assembly.spill_store_bytes + p.assembly.spill_load_bytes for p in parts)
