@@ -26,15 +26,16 @@ from tinygpu.api.machines import PLANS, SHIPPED, family
 from tinygpu.language import Machine
 from tinygpu.language.problem import Problem
 
-# Devices that machines are made for, by what their names say; of all others both of the first.
+# Devices that machines are made for: by name, else by a part of it, and of all others both of the first.
 DEVICES = ("a100", "h100")
 MADE_FOR = {
-    "hopper": "h100",
-    "consumer": "rtx5090",
+    "matmul_skinny": "h100",
+    "quantise_fp8": "h100",
     "matmul_mx": "rtx5090",
     "matmul_nvfp4": "rtx5090",
-    "blackwell": "b200",
+    "matmul_blackwell_consumer": "rtx5090",
 }
+GENERATIONS = {"hopper": "h100", "blackwell": "b200"}
 GOAL_SECONDS = 20.0
 STEPPED = Path(__file__).with_name("timed_tuning.py")
 PRODUCT = {"m": 8192, "n": 8192, "k": 8192}
@@ -78,7 +79,9 @@ class Row:
 
 def devices_of(name: str) -> tuple[str, ...]:
     """Devices that a machine is made for."""
-    return next(((device,) for part, device in MADE_FOR.items() if part in name), DEVICES)
+    if name in MADE_FOR:
+        return (MADE_FOR[name],)
+    return next(((device,) for part, device in GENERATIONS.items() if part in name), DEVICES)
 
 
 def sizes_of(name: str) -> dict[str, int]:
