@@ -109,6 +109,10 @@ class BoundStep:
         numbers = {name: int(evaluate(value, values)) for name, value in self.params.items()}
         return dict(self.structure(values)) | numbers
 
+    def sizes(self, values: Mapping[str, Any]) -> dict[str, int]:
+        """The sizes of the machine's dims at a point of the plan."""
+        return {name: int(evaluate(size, values)) for name, size in self.dims.items()}
+
     def problem(self, whole: Problem, values: Mapping[str, Any]) -> Problem:
         """The machine's problem, for a problem of the plan and a point of it.
 
@@ -126,9 +130,9 @@ class BoundStep:
                 apart = operand.strides()
                 strides[own] = {axis: apart[axis] for axis in operand.memory_order[1:]}
                 aligns[own] = operand.align_bytes
-        dims = {name: int(evaluate(size, values)) for name, size in self.dims.items()}
+        dims, options = self.sizes(values), dict(self.options)
         return problem(
-            self.machine, dims, dtypes=dtypes, majors=majors, strides=strides, aligns=aligns, options=dict(self.options)
+            self.machine, dims, dtypes=dtypes, majors=majors, strides=strides, aligns=aligns, options=options
         )
 
     def signature_problem(self, whole: Problem) -> Problem:

@@ -64,10 +64,10 @@ class PlanSpace(BuiltSpace):
     def candidate(self, index: int, point: Mapping[str, int | str]) -> StepCandidate:
         """The candidate of one step."""
         step, values = self.steps[index], {**self.environment, **point}
-        posed = step.problem(self.problem, values)
-        key = (index, posed)
+        # of a point only sizes decide the problem
+        key = (index, tuple(step.sizes(values).items()))
         if key not in self._spaces:
-            self._spaces[key] = build_space(step.machine, posed, self.device)
+            self._spaces[key] = build_space(step.machine, step.problem(self.problem, values), self.device)
         space = self._spaces[key]
         mine = step.point(values)
         axes = space.traces[space.structure_index(mine)].axes
@@ -113,7 +113,8 @@ class PlanSpace(BuiltSpace):
         return tuple(out)
 
     @cached_property
-    def _spaces(self) -> dict[tuple[int, Problem], MachineSpace]:
+    def _spaces(self) -> dict[tuple[int, tuple[tuple[str, int], ...]], MachineSpace]:
+        """By the step's number and the sizes of its machine's dims."""
         return {}
 
     def _share(self, other: BuiltSpace) -> None:
