@@ -27,17 +27,18 @@ from tinygpu.testing.statements import wrong_statements
 from tinygpu.testing.workbench import Workbench
 
 POINT: dict[str, Any] = {
-    "bn": 32, "bk": 32, "stages": 2, "tiles": 2, "launch_control": 0, "looked_at": 1, "raster": 4, "piece": 16,
-    "swizzle": 64,
+    "bm": 128, "bn": 32, "bk": 32, "stages": 2, "tiles": 2, "launch_control": 0, "looked_at": 1, "raster": 4,
+    "piece": 16, "swizzle": 64,
 }  # fmt: skip
 # Beside the lengths for smaller tiles: a whole tile of 128 rows, one row more, one less, and several of one group.
 LONG = {"around a tile": (128, 129, 127, 0, 1), "several tiles of one group": (0, 397, 2)}
 
 
 @pytest.mark.parametrize("lengths", [*LENGTHS.values(), *LONG.values()], ids=[*LENGTHS, *LONG])
-@pytest.mark.sampled(4)
-def test_groups_of_any_length_are_right(lengths: tuple[int, ...]) -> None:
-    multiplied(GroupedMatmulBlackwell, "b200", lengths, **POINT, vy=8)
+@pytest.mark.parametrize("bm", [128, 64])
+@pytest.mark.sampled(8)
+def test_groups_of_any_length_are_right(lengths: tuple[int, ...], bm: int) -> None:
+    multiplied(GroupedMatmulBlackwell, "b200", lengths, **POINT | {"bm": bm}, vy=8)
 
 
 @pytest.mark.parametrize("lengths", [*LENGTHS.values(), *LONG.values()], ids=[*LENGTHS, *LONG])
@@ -54,8 +55,8 @@ def test_statements_mean_what_they_do_where_tiles_without_rows_follow_others(lau
         m=160, n=3, k=61, experts=61, dtypes={"x": "bf16"}, lds={"x": 64, "w": 8, "y": 8}
     )
     point = {
-        "bn": 128, "bk": 128, "stages": 3, "tiles": 2, "launch_control": launch_control, "looked_at": 1, "raster": 16,
-        "piece": 32, "swizzle": 128, "vy": 8,
+        "bm": 128, "bn": 128, "bk": 128, "stages": 3, "tiles": 2, "launch_control": launch_control, "looked_at": 1,
+        "raster": 16, "piece": 32, "swizzle": 128, "vy": 8,
     }  # fmt: skip
     case = Case(GroupedMatmulBlackwell, problem, device("b200"), point)
     assert case.space(Workbench()).space.restrict(point).size == 1
