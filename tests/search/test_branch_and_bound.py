@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -134,17 +135,19 @@ def test_a_bound_that_is_no_number_is_refused() -> None:
 # --- predicted times ----------------------------------------------------------------------------------------------
 
 
+PRODUCTS = [(640, 512, 256, "a100"), (4096, 4096, 512, "l40s")]
+
+
+@cache
 def ampere(m: int, n: int, k: int, name: str) -> MachineSpace:
     return build_space(MatmulAmpere, MatmulAmpere.problem(m=m, n=n, k=k, dtypes={"a": "bf16"}), device(name))
 
 
-SPACES = [ampere(640, 512, 256, "a100"), ampere(4096, 4096, 512, "l40s")]
-
-
 @pytest.mark.end_to_end
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("space", SPACES, ids=["small problem", "large problem"])
-def test_no_candidate_is_predicted_below_the_bound_of_its_region(space: MachineSpace) -> None:
+@pytest.mark.parametrize("product", PRODUCTS, ids=["small problem", "large problem"])
+def test_no_candidate_is_predicted_below_the_bound_of_its_region(product: tuple[int, int, int, str]) -> None:
+    space = ampere(*product)
     # regions that grow around random candidates, up to the whole space; each bound against the candidates in it
     rng = np.random.default_rng(0)
     objective = PredictedTime(space)
@@ -247,8 +250,9 @@ def test_the_optimum_under_the_predictor_is_proved_by_a_few_evaluations() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("space", SPACES, ids=["small problem", "large problem"])
-def test_the_optimum_of_a_matrix_product_is_proved(space: MachineSpace) -> None:
+@pytest.mark.parametrize("product", PRODUCTS, ids=["small problem", "large problem"])
+def test_the_optimum_of_a_matrix_product_is_proved(product: tuple[int, int, int, str]) -> None:
+    space = ampere(*product)
     objective = PredictedTime(space)
     proved = minimize(space.space, objective, strategy="branch_and_bound")
     listed = minimize(space.space, objective, strategy="exhaustive")

@@ -34,7 +34,7 @@ def test_substituting_is_putting_values_in(tree: Tree, given_: dict[str, Tree], 
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), points), min_size=2, max_size=4), points, st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_extremes_of_large_terms_are_those_of_their_values(
     terms: list[tuple[int, dict[str, int]]], at: dict[str, int], nested: bool
 ) -> None:
