@@ -21,7 +21,6 @@ MACHINES = ("softmax", "matmul_basic_blackwell", "matmul_blackwell_nvfp4")
 @pytest.fixture(autouse=True)
 def few_machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(product_run, "names", lambda: MACHINES)
-    monkeypatch.setattr(product_run, "places", dict.fromkeys(MACHINES, ("b200",)).__getitem__)
     product_run.ways.cache_clear()
     product_run.posed.cache_clear()
     yield

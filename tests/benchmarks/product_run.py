@@ -43,7 +43,6 @@ from tests.benchmarks.long_run import (
     Drawn,
     deciding,
     names,
-    places,
     read,
     shipped,
     spent,
@@ -51,16 +50,17 @@ from tests.benchmarks.long_run import (
     tensor_products,
     with_judgement,
 )
-from tinygpu.devices import device
+from tinygpu.devices import Device, device
 from tinygpu.dtypes import DType
 from tinygpu.language.declared import Structure
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.language.trace import trace
 from tinygpu.ptx.isa import Tcgen05Mma
+from tinygpu.spaces.build import build_space
 from tinygpu.spaces.space import Space
 from tinygpu.testing import Case
-from tinygpu.testing.draws import SIZES, SeededDraw, draw_problem
+from tinygpu.testing.draws import DEVICES, SIZES, SeededDraw, draw_problem
 from tinygpu.testing.judges import judge
 from tinygpu.testing.whole_problems import roomy_problem
 from tinygpu.testing.workbench import Workbench
@@ -91,7 +91,7 @@ def ways() -> dict[str, tuple[Way, ...]]:
     found: dict[str, dict[Way, None]] = {}
     for name in names():
         machine = shipped(name)
-        if not machine.declarations(Tcgen05Mma) or not places(name):
+        if not machine.declarations(Tcgen05Mma):
             continue
         decides, kinds = deciding(machine)
         for kind in kinds:
@@ -106,6 +106,13 @@ def easy_problem(machine: type[Machine], dtypes: dict[str, str]) -> Problem:
     follow = {dim.name for dim in machine.following_dims()}
     few = {dim: values[0] for dim, values in machine.dim_values().items() if values}
     return machine.problem(**{dim: 64 for dim in machine.dim_names() if dim not in follow} | few, dtypes=dtypes)
+
+
+@cache
+def place(machine: type[Machine]) -> Device:
+    """The newest of the devices on which a machine has candidates of an easy problem."""
+    devices = (device(on) for on in reversed(DEVICES))
+    return next(on for on in devices if build_space(machine, easy_problem(machine, {}), on).space.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +181,8 @@ def problems(way: Way, product: str, rng: np.random.Generator) -> Iterator[Case]
         if not any(product_of(machine, problem, s) == product for s in machine.structures()):
             continue
         if drawn < OF_ANY_SIZES:
-            yield Case(machine, problem, device(places(way.machine)[0]))
-        yield Case(machine, roomy_problem(problem), device(places(way.machine)[0]))
+            yield Case(machine, problem, place(machine))
+        yield Case(machine, roomy_problem(problem), place(machine))
         drawn += 1
         if drawn == PROBLEMS_TRIED:
             return
@@ -185,7 +192,7 @@ def tried(number: int, seed: int, bench: Workbench) -> Drawn:
     """One draw: its candidate before the judges."""
     begun, turn, rng = spent(), Turn.of(number), np.random.default_rng([seed, number])
     among = turn.ways(seed)
-    drawn = Drawn(number, among[0].machine, places(among[0].machine)[0], "", "", "", "none", "", 0.0)
+    drawn = Drawn(number, among[0].machine, place(shipped(among[0].machine)).name, "", "", "", "none", "", 0.0)
     try:
         found = posed(turn.product, turn.stream, among, seed, bench)
         if found is None:
