@@ -77,6 +77,8 @@ BLACKWELL = tuple(
     for m, deep in ((128, (6, 6, 6, 5, 4)), (256, (8, 8, 7, 6, 6)))
     for n, stages in zip((64, 96, 128, 192, 256), deep, strict=True)
 )
+# The vendor's library has narrow ones as well, which 16 or 32 rows of m fill: its tiles lie the other way (`product`).
+NARROW = tuple(Tile(m, n, 64, 32, n, 8) for m in (128, 256) for n in (16, 32))
 SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 GROUPS = (1, 4, 8, 16)
 # Iterations that each part of a k-split keeps.
@@ -93,7 +95,14 @@ def library_kernels(problem: Problem, gpu: Device) -> Sequence[Sequence[Demand]]
     return groups
 
 
-def tiles_of(gpu: Device) -> tuple[Tile, ...]:
+def of_vendor(problem: Problem, gpu: Device) -> bool:
+    """Whether frameworks take the vendor's library for tcgen05: in 8 and 4 bits they have kernels of their own."""
+    return gpu.cc in (100, 103) and problem.bits == 16
+
+
+def tiles_of(problem: Problem, gpu: Device) -> tuple[Tile, ...]:
+    if of_vendor(problem, gpu):
+        return NARROW + BLACKWELL
     return {90: HOPPER, 100: BLACKWELL, 103: BLACKWELL}.get(gpu.cc, AMPERE)
 
 
@@ -102,7 +111,7 @@ def candidates(problem: Problem, gpu: Device, splits: tuple[int, ...]) -> NDArra
     return np.array(
         [
             (t.m, t.n, t.k, t.warp_m, t.warp_n, t.stages, split, group)
-            for t in tiles_of(gpu)
+            for t in tiles_of(problem, gpu)
             for split in splits
             for group in GROUPS
             if split == 1 or problem.k // (t.k * split) >= LEAST_ITERATIONS
@@ -112,7 +121,15 @@ def candidates(problem: Problem, gpu: Device, splits: tuple[int, ...]) -> NDArra
 
 
 def product(problem: Problem, gpu: Device, table: NDArray[np.int64]) -> Demand:
-    """The matrix product itself, for every row of `candidates`."""
+    """The matrix product itself, for every row of `candidates`.
+
+    Frameworks hand the vendor's library their matrices as it finds them in memory, columns for rows, and so it makes
+    the transposed result: rows of a tile go along n. Its CTAs for tcgen05 take tile after tile, and store one from
+    tensor memory while the next one is multiplied, as CUTLASS's for sm_100 do.
+    """
+    vendor = of_vendor(problem, gpu)
+    if vendor:
+        problem = Problem(problem.n, problem.m, problem.k, problem.operand)
     # Operands go from shared memory to the tensor cores without the warps, from CTAs that share what they load.
     hopper, blackwell = gpu.cc == 90, gpu.cc in (100, 103)
     bm, bn, bk, wm, wn, stages, split, group = table.T
@@ -186,6 +203,9 @@ def product(problem: Problem, gpu: Device, table: NDArray[np.int64]) -> Demand:
         epilogue=Phase(epilogue, Chain(mmas=1, barriers=2, smem_loads=1)),
         prefetch_iterations=stages - 1,
         bytes_in_flight_per_cta=fetched * np.maximum(stages - 1, 1),
+        held=int(vendor),
+        persistent=int(vendor),
+        turns=2 if vendor else 1,
         dram_bytes_read=read,
         dram_bytes_written=problem.m * problem.n * 2,
         compulsory_dram_bytes=compulsory_bytes(problem),

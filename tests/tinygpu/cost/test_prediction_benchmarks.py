@@ -237,6 +237,17 @@ def test_a_deeper_pipeline_hides_latency(benchmarks: Any) -> None:
     assert float(found.latency_s[0]) > 0
 
 
+def test_rows_of_the_vendors_tiles_go_along_n(benchmarks: Any) -> None:
+    """So that 16 rows of m fill a tile of 16 columns; kernels of frameworks for 8 bits have theirs along m."""
+    module = benchmarks("library_products")
+    gpu, one = device("b200"), np.array([[128, 16, 64, 32, 16, 8, 1, 1]])
+    for operand, filled in (("bf16", 1), ("e4m3", 8)):
+        problem = module.Problem(16, 4096, 1024, operand)
+        asked = module.product(problem, gpu, one)
+        assert float((asked.ctas * asked.total.tensor_flops)[0]) == filled * 2 * 16 * 4096 * 1024
+        assert (16 in {tile.n for tile in module.tiles_of(problem, gpu)}) == (operand == "bf16")
+
+
 def test_large_matrix_products_come_near_what_libraries_reach(benchmarks: Any) -> None:
     """4096 cubed in bf16: 250 TFLOP/s were measured on an A100, 700 to 800 on an H100."""
     module = benchmarks("prediction_error")
