@@ -94,7 +94,9 @@ def _sections() -> Iterator[str]:
     yield (
         "Sparse kinds (`.sp`), `tcgen05.ld.red` and K = 96 of sm_103a: no machine uses them. Sums of f16 of "
         "kind::f8f6f4: one table of the manual has them and another has not. `.ashift`, collector buffers, the mask of "
-        "lanes and that of zero columns are emulated, and nobody judges them: see the operands above. What "
+        "lanes and that of zero columns are emulated, and nobody judges them: see the operands above. No machine takes "
+        "`.ws`: as far as is known each column of B costs 128 rows of A there, however few there are, and "
+        "`matmul_skinny_blackwell`, which takes the product transposed, has it for 16 to 64. What "
         "`tcgen05.shift` does, and shapes of `tcgen05.cp` other than that of scales, are shown here by hand alone."
     )
 
