@@ -6,6 +6,7 @@ is then known.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from tinygpu.ptx.lowering.build import Built
 from tinygpu.ptx.lowering.line_table import LineTable
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.search.predicted import PredictedTime
-from tinygpu.search.preference import ranked, strain_at
+from tinygpu.search.preference import FAR, ranked, strain_at
 from tinygpu.search.refine import Refined, refine
 from tinygpu.search.result import Result
 from tinygpu.solver.smem import SolverCache
@@ -201,16 +202,19 @@ def finalists(
 
     Ranked with the assembler's registers. Those that were assembled and spill come last. `failed` is told of each that
     the assembler refused, or that crashed it or kept it busy for too long; it is left out.
+
+    Candidates that take `FAR` times as long as the best that divides the work as they do come after all others, and are
+    assembled only where that way has no kernel yet and they are not as far behind the best kernel of all ways.
     """
-    kept: list[Finalist] = []
+    kept: dict[int, Finalist] = {}
     spilled: list[Finalist] = []
-    for group in best:
-        if len(kept) == keep:
-            break
-        mine: Finalist | None = None
-        for r in group:
-            if mine is not None and r.score >= mine.score:
-                break
+
+    def assemble_up_to(most: float, way: int, group: Sequence[Refined]) -> Sequence[Refined]:
+        """Assembles candidates of a way until none can be its best, or one is beyond `most`; those that are left."""
+        for number, r in enumerate(group):
+            mine = kept.get(way)
+            if r.score > most or (mine is not None and r.score >= mine.score):
+                return group[number:]
             try:
                 made = assembled(space, objective, r)
             except (AssemblerError, EndedApart) as error:
@@ -219,10 +223,19 @@ def finalists(
             if made.spills:
                 spilled.append(made)
             elif mine is None or made.score < mine.score:
-                mine = made
-        if mine is not None:
-            kept.append(mine)
-    return (*sorted(kept, key=lambda f: f.score), *sorted(spilled, key=lambda f: f.score))
+                kept[way] = made
+        return ()
+
+    later: list[tuple[int, Sequence[Refined]]] = []
+    for way, group in enumerate(best):
+        if len(kept) == keep:
+            break
+        if left := assemble_up_to(FAR * group[0].score, way, group):
+            later.append((way, left))
+    for way, left in sorted(later, key=lambda one: one[1][0].score):
+        assemble_up_to(FAR * min((f.score for f in kept.values()), default=math.inf), way, left)
+    best_first = sorted(kept.values(), key=lambda f: f.score)
+    return (*best_first[:keep], *sorted(spilled, key=lambda f: f.score))
 
 
 def assembled(space: MachineSpace, objective: PredictedTime, r: Refined) -> Finalist:
