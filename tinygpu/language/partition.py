@@ -7,7 +7,7 @@ and steps are expressions over parameters, so one partition describes all candid
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -43,7 +43,8 @@ class Partition:
                 of stride 0 hold the same
     conditions  what must hold for the layout to cover the tile exactly once
     made_for    threads of the role that it was made for (None: as many as the thread mode has)
-    part_of     the partition of which it is the part along some axes, by `along` or `reduced`
+    part_of     (the partition of which it is the part along some axes, by `along` or `reduced`, which axis of that each
+                axis here is, None for one that was added): axes may have been exchanged, added and dropped since
     whole       (the partition of which axes were taken apart, of every axis of it those here): what merging them gives
     """
 
@@ -51,7 +52,9 @@ class Partition:
     layout: Layout
     conditions: tuple[Condition, ...] = ()
     made_for: Expr | None = None
-    part_of: Partition | None = field(default=None, repr=False, metadata={"saved": False})
+    part_of: tuple[Partition, tuple[int | None, ...]] | None = field(
+        default=None, repr=False, metadata={"saved": False}
+    )
     whole: tuple[Partition, tuple[tuple[int, ...], ...]] | None = field(
         default=None, repr=False, metadata={"saved": False}
     )
@@ -97,7 +100,7 @@ class Partition:
         kept = self.layout.project({a: a for a in self.axes if a != axis})
         values = [(size, stride) for size, stride in kept[1].steps if isinstance(stride, Step)]
         layout = Layout.regrouped(kept[0].steps, values)
-        return Partition(shape, layout, self.conditions, self.made_for, self.part_of or self)
+        return Partition(shape, layout, self.conditions, self.made_for, self._origin)
 
     @property
     def T(self) -> Partition:
@@ -109,18 +112,24 @@ class Partition:
     def permute(self, *order: int) -> Partition:
         """The partition of the same tile with its axes in another order: axis k is what axis order[k] was."""
         layout = self.layout.project({axis: place for place, axis in enumerate(order)})
-        return Partition(tuple(self.shape[axis] for axis in order), layout, self.conditions, self.made_for)
+        origin, places = self._origin
+        shape, part_of = tuple(self.shape[axis] for axis in order), (origin, tuple(places[axis] for axis in order))
+        return Partition(shape, layout, self.conditions, self.made_for, part_of)
 
     def unsqueeze(self, axis: int) -> Partition:
         """The partition of the same tile with one more axis, of extent 1, before `axis` (after the last: the rank)."""
         shape = (*self.shape[:axis], expr(1), *self.shape[axis:])
         layout = self.layout.project({a: a if a < axis else a + 1 for a in self.axes})
-        return Partition(shape, layout, self.conditions, self.made_for)
+        origin, places = self._origin
+        part_of = origin, (*places[:axis], None, *places[axis:])
+        return Partition(shape, layout, self.conditions, self.made_for, part_of)
 
     def squeeze(self, axis: int) -> Partition:
         """The partition of the same tile without an axis of extent 1."""
         kept = self.layout.project({a: a if a < axis else a - 1 for a in self.axes if a != axis})
-        return Partition(self.shape[:axis] + self.shape[axis + 1 :], kept, self.conditions, self.made_for)
+        origin, places = self._origin
+        part_of = origin, (*places[:axis], *places[axis + 1 :])
+        return Partition(self.shape[:axis] + self.shape[axis + 1 :], kept, self.conditions, self.made_for, part_of)
 
     def spread(self, axes: tuple[int, ...], rank: int) -> Partition:
         """The partition of the same tile as one of `rank` axes: axis k is axes[k] there; the others have extent 1."""
@@ -129,6 +138,42 @@ class Partition:
             shape[place] = self.shape[axis]
         layout = self.layout.project(dict(enumerate(axes)))
         return Partition(tuple(shape), layout, self.conditions, self.made_for)
+
+    def whole_of(self, others: Iterable[Partition]) -> Partition | None:
+        """The partition of which this one and the others are parts, its axes as they are here; None: there is none.
+
+        An axis along which all of them have extent 1 has it there, too.
+
+        >>> who = Partition((2, 4), Layout.parse("(4,2):(1@1,1@0)"))
+        >>> rows, columns = who.along(0), who.along(1)
+        >>> print(rows.whole_of([columns]))
+        [2x4] (4,2):(1@1,1@0)
+        >>> print(columns.T.whole_of([rows.T]))
+        [4x2] (4,2):(1@0,1@1)
+        >>> print(rows.whole_of([columns.T]))
+        None
+        """
+        origin, places = self._origin
+        parts, found = (self, *others), list(places)
+        for other in parts[1:]:
+            if other._origin[0] is not origin or len(other._origin[1]) != len(found):
+                return None
+            for axis, place in enumerate(other._origin[1]):
+                if None not in (place, found[axis]) and place != found[axis]:
+                    return None
+                found[axis] = place if found[axis] is None else found[axis]
+        order = [place for place in found if place is not None]
+        if len(order) != len(found) or sorted(order) != list(origin.axes):
+            return None
+        whole = origin if order == list(origin.axes) else origin.permute(*order)
+        for axis in whole.axes:
+            if not whole.shape[axis].same(1) and all(part.shape[axis].same(1) for part in parts):
+                whole = whole.reduced(axis)
+        return whole
+
+    @property
+    def _origin(self) -> tuple[Partition, tuple[int | None, ...]]:
+        return self.part_of or (self, self.axes)
 
     def along(self, *axes: int) -> Partition:
         """The part of the partition along some axes: all others shrink to extent 1."""

@@ -129,6 +129,32 @@ def test_parts_and_transposes_of_a_partition(vector: int, across: int, tall: int
         assert less.made_for is who.made_for
 
 
+@given(st.lists(few, min_size=3, max_size=3), st.permutations((0, 1, 2)), st.integers(0, 2))
+def test_parts_know_their_whole_however_their_axes_are_turned(shape: list[int], order: list[int], dropped: int) -> None:
+    who = blocked([2 * extent for extent in shape], threads=4)
+    whole = who.permute(*order)
+    parts = [who.along(axis).permute(*order) for axis in range(3)]
+    place = order.index(dropped)
+    others = [part.squeeze(place).unsqueeze(place) for axis, part in enumerate(parts) if axis != dropped]
+    for found in (
+        parts[0].whole_of(parts[1:]),
+        parts[dropped].whole_of(others),
+        whole.along(0).whole_of([whole.along(1), whole.along(2)]),
+    ):
+        assert found is not None
+        assert held(found) == held(whole)
+        assert [int(extent) for extent in found.shape] == [int(extent) for extent in whole.shape]
+    pair = others[0].whole_of(others[1:])
+    assert pair is None or held(pair) == held(whole.reduced(place))
+
+
+def test_parts_of_two_wholes_and_of_one_axis_have_none() -> None:
+    who, other = (blocked((4, 8), threads=8) for _ in range(2))
+    assert who.along(0).whole_of([other.along(1)]) is None
+    assert who.along(0).whole_of([who.along(1).T]) is None
+    assert who.along(0).unsqueeze(2).whole_of([who.along(1).unsqueeze(0)]) is None
+
+
 def test_a_partition_prints_as_its_shape_and_its_layout() -> None:
     who = Partition((expr(8), expr(8)), Layout.of([(4, 2 * E(1)), (8, E(0))], [(2, E(1))]))
     assert str(who) == "[8x8] ((4,8),2):((2@1,1@0),1@1)"

@@ -218,9 +218,7 @@ def _whole(widest: Partition, parts: list[Partition | None]) -> Partition:
     """The partition of what is made of some tiles: the widest, or the one of which those that cross it are parts."""
     held = [part for part in parts if part is not None and len(part.shape) == len(widest.shape)]
     crossing = any(a.same(1) and not b.same(1) for part in held for a, b in zip(widest.shape, part.shape, strict=True))
-    of = [part.part_of for part in held]
-    same = of[0] is not None and all(part is of[0] for part in of)
-    return of[0] if crossing and same and of[0] is not None else widest
+    return (held[0].whole_of(held[1:]) if crossing else None) or widest
 
 
 def _wider(a: Tile, b: Tile) -> Tile:
