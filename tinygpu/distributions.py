@@ -39,7 +39,7 @@ class Distribution:
     apart      of an ascending law: neighbours are at most so far apart; 0: as far as may be
     shift      up to so much, more or less, is added to all numbers along the last axis; within the ends
     condition  of definite matrices: the largest eigenvalue over the least; their product is 1
-    distinct   of integers: no two of an array are the same
+    distinct   of integers: no two of an array are the same, but for those below zero, which name no row
     """
 
     law: Law
@@ -114,16 +114,23 @@ class Distribution:
         """
         if self.law == "definite":
             return whole_definite(rng, shape, self.condition)
+        if (span := self._whole_span(most)) is None:
+            return self.draw(rng, shape)
+        return rng.integers(span[0], span[1] + 1, shape).astype(np.float64)
+
+    def whole_ends(self, most: int) -> tuple[float, float]:
+        """The least and the greatest number that `draw_whole` draws."""
+        return self._whole_span(most) or self.ends_drawn
+
+    def _whole_span(self, most: int) -> tuple[int, int] | None:
         least, greatest = math.ceil(self.low), math.floor(self.high)
         if self.law in WHOLE or self.law == "listed" or least > greatest:
-            return self.draw(rng, shape)
+            return None
         if least > most:
-            greatest = min(greatest, least + 2 * most)
-        elif greatest < -most:
-            least = max(least, greatest - 2 * most)
-        else:
-            least, greatest = max(least, -most), min(greatest, most)
-        return rng.integers(least, greatest + 1, shape).astype(np.float64)
+            return least, min(greatest, least + 2 * most)
+        if greatest < -most:
+            return max(least, greatest - 2 * most), greatest
+        return max(least, -most), min(greatest, most)
 
     def _edged(self, rng: np.random.Generator, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The values with both ends among them; where numbers lie on both sides of zero, zero too if they are integers,
@@ -160,10 +167,12 @@ class Distribution:
         return found.astype(np.float64)
 
     def _different(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Integers of which no two are the same, the two ends among them.
+        """Integers of which no two are the same, the two ends among them; those below zero may be there again.
 
         Raises ValueError where there are fewer of them than elements.
         """
+        if self.low < 0:
+            return self._different_rows(rng, shape)
         count, there = math.prod(shape), int(self.high - self.low) + 1
         if count > there:
             span = f"from {int(self.low):,} to {int(self.high):,}"
@@ -174,6 +183,19 @@ class Distribution:
                 free = np.flatnonzero((found != 0) & (found != there - 1))
                 found[rng.choice(free)] = end
         return (self.low + found.reshape(shape)).astype(np.float64)
+
+    def _different_rows(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Rows of which no two are the same, and numbers below zero, which are none: one in eight, or more."""
+        count, last = math.prod(shape), int(self.high)
+        rows = min(count - min(count, max(count // 8, 2)), last + 1) if count > 2 else int(rng.integers(count + 1))
+        named = rng.choice(max(last + 1, 1), max(min(rows, last + 1), 0), replace=False)
+        if named.size and last not in named:
+            named[0] = last
+        others = rng.integers(int(self.low), min(last, -1) + 1, count - named.size)
+        ends = rng.permuted([int(self.low), min(last, -1)])
+        others[: others.size > 1] = int(self.low)
+        others[others.size - 1 :] = ends[0]
+        return rng.permutation(np.concatenate([named, others])).reshape(shape).astype(np.float64)
 
     def _stepped(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Ascending integers of which neighbours are near enough: none of them, one at least, and all that may be.
@@ -214,7 +236,7 @@ class Distribution:
             return f"{place} is {found:,}, and must be a whole number {span}"
         if self.distinct and values.ndim:
             _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
-            if (again := counts[where].reshape(values.shape) > 1).any():
+            if (again := (counts[where].reshape(values.shape) > 1) & (values >= 0)).any():
                 place, found = _first(values, again)
                 return f"{place} is {found:,}, and so is another one; no two may be the same"
         if self.law == "integers" or not values.ndim:

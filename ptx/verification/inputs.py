@@ -97,9 +97,10 @@ def drawn(
 
     arrays = {o.name: values(o.name, o.dtype, shapes[o.name]) for o in problem.operands if o.access != "out"}
     scalars: dict[str, Any] = {}
-    for s in machine.scalars(dict(problem.options)):
+    for number, s in enumerate(machine.scalars(dict(problem.options))):
         if s.name in declared:
-            scalars[s.name] = values(s.name, s.dtype, ())[()]
+            end = _at_end(declared[s.name], s.dtype, inputs, amplitude, number)
+            scalars[s.name] = end or values(s.name, s.dtype, ())[()]  # of zeros nothing is seen
         elif s.dtype.name == "f32":
             scalars[s.name] = np.float32(3 if inputs in WHOLE else rng.uniform(-1, 1))
         else:
@@ -182,6 +183,18 @@ def declared_values(
     else:
         found = declared.draw(rng, shape)
     return _encoded(found, declared, dtype)
+
+
+def _at_end(declared: Distribution, dtype: DType, inputs: Inputs, amplitude: int, number: int) -> Any:
+    """The least or the greatest number of a scalar where lines are of one sign; None in other runs.
+
+    Neighbours are at opposite ends, in both runs: a rate that is next to nothing hides what it weighs.
+    """
+    if inputs not in ("signs", "other signs"):
+        return None
+    ends = declared.whole_ends(min(amplitude, _whole(dtype)))
+    end = ends[(number + (inputs == "other signs")) % 2]
+    return _encoded(np.asarray(end, dtype=np.float64), declared, dtype)[()]
 
 
 def _encoded(found: NDArray[np.float64], declared: Distribution, dtype: DType) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from typing import Protocol
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.distributions import Distribution
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr, expr
+from tinygpu.expressions import Expr, any_of, expr
 from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import Scalar, Tensor, TensorDeclaration
 from tinygpu.language.values import Values, every_whole
@@ -77,7 +77,7 @@ def _reached(values: Values | None, tensor: Tensor, title: str) -> Iterator[Cons
 
 
 def _different(values: Values | None, tensor: Tensor, title: str) -> Iterator[Constraint]:
-    """There are numbers enough for no two elements to be the same."""
+    """There are numbers enough for no two elements to be the same; of those below zero there always are."""
     if values is None or not values.distinct:
         return
     low, high, elements = _bound(values.low), _bound(values.high), expr(1)
@@ -85,7 +85,7 @@ def _different(values: Values | None, tensor: Tensor, title: str) -> Iterator[Co
         elements = elements * tensor.size(axis)
     if low is not None and high is not None:
         sentence = f"{values} has a number for each element of {tensor.name}"
-        fits = elements <= high - low + 1
+        fits = any_of([low < 0, elements <= high - low + 1])
         yield Constraint(f"numbers of {tensor.name}", fits, sentence, source=title, judge="emulator")
 
 

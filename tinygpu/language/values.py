@@ -164,7 +164,8 @@ def positive(most: float = 1.0) -> Values:
 def integers(low: Bound, high: Bound, *, distinct: bool = False) -> Values:
     """Whole numbers from `low` up to but without `high`, as Python's range: `integers(0, v)` for rows of a table.
 
-    distinct  no two of a tensor are the same: a permutation, rows that are each written once
+    distinct  no two of a tensor are the same: a permutation, rows that are each written once. Numbers below zero
+              name no row, and may be there again
     """
     more = ", distinct=True" if distinct else ""
     return replace(_made("integers", "integers", low, high, half_open=True, more=more), distinct=bool(distinct))

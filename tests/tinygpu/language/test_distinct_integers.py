@@ -9,7 +9,7 @@ import pytest
 
 import tinygpu as tg
 from tinygpu.distributions import Distribution
-from tinygpu.language import Dim, Input, Machine, Output, Param, blocked, integers
+from tinygpu.language import Dim, InOut, Input, Machine, Output, Param, blocked, integers
 from tinygpu.ptx import isa
 
 
@@ -33,6 +33,24 @@ def test_too_few_numbers_and_repeated_ones_are_told() -> None:
         few.draw(np.random.default_rng(0), (5,))
     repeated = few.fault(np.array([[1, 0], [3, 1]]))
     assert repeated == "[0, 0] is 1, and so is another one; no two may be the same"
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (5,), (2, 3), (40,)])
+@pytest.mark.parametrize(("low", "high"), [(-1, 0), (-1, 3), (-3, 100), (-1, 2**31 - 2), (-4, -2)])
+def test_numbers_below_zero_name_no_row_and_are_there_again(shape: tuple[int, ...], low: int, high: int) -> None:
+    count, of = int(np.prod(shape)), Distribution("integers", low, high, distinct=True)
+    drawn = [of.draw(np.random.default_rng(seed), shape) for seed in range(40)]
+    for found in drawn:
+        rows = found[found >= 0]
+        assert found.shape == shape
+        assert len(np.unique(rows)) == len(rows)
+        assert low <= found.min() <= found.max() <= high
+        assert not of.fault(found.astype(np.int64))
+    seen = np.concatenate([found.ravel() for found in drawn])
+    assert {low, high} <= set(seen)
+    assert count < 3 or any(np.unique(found[found < 0]).size < (found < 0).sum() for found in drawn)
+    repeated = of.fault(np.array([-2, 0, -2, 0])) if low < -1 and high >= 0 else ""
+    assert repeated in ("", "[1] is 0, and so is another one; no two may be the same")
 
 
 class Unpermute(Machine):
@@ -68,6 +86,29 @@ def test_rows_that_are_each_written_once_are_verified() -> None:
     for machine, passes in ((Unpermute, True), (Promised, False)):
         found = tg.verify(tg.emit(tg.space(machine, m=67, n=37, device="a100")))
         assert found.passed == passes, str(found)
+
+
+class Appended(Unpermute):
+    """Rows of x go to those of y that `at` names; -1: nowhere"""
+
+    s = Dim()
+    at = Input("s32", Unpermute.m, values=integers(-1, s, distinct=True))
+    y = InOut("f32", s, Unpermute.n)
+
+    @staticmethod
+    def reference(at: Any, x: Any, y: Any) -> Any:
+        y = y.copy()
+        y[at[at >= 0]] = x[at >= 0]
+        return y
+
+
+def test_more_elements_than_rows_are_verified_where_some_go_nowhere() -> None:
+    for rows in (70, 5):
+        kernel = tg.emit(tg.space(Appended, m=67, n=37, s=rows, device="a100"))
+        assert (found := tg.verify(kernel)).passed, str(found)
+    at, x, y = np.array([-1, 3, -1, -1, 0], np.int32), np.ones((5, 3), np.float32), np.zeros((4, 3), np.float32)
+    kernel = tg.emit(tg.space(Appended, m=5, n=3, s=4, device="a100"))
+    assert np.array_equal(tg.emulate(kernel, x, at, y)[:, 0], [1, 0, 0, 1])
 
 
 def test_as_many_numbers_as_elements_are_demanded_of_dims() -> None:
