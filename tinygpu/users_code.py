@@ -64,8 +64,18 @@ def said(error: Exception) -> str:
         line = f": {error.text.strip()}" if error.text else ""
         return f"{_name(error.filename)}:{error.lineno}: {error.msg}{line}"
     kind = type(error).__name__
-    here = f"; {known}" if (known := hint(str(error))) else ""
+    here = f"; {known}" if (known := hint(str(error)) or _unseen(error)) else ""
     return f"{where(error)}{kind}: {error}{here}" if str(error) else f"{where(error)}{kind}"
+
+
+def _unseen(error: Exception) -> str:
+    """Why a generator or a comprehension in a class body lacks a name that this has; "" where that is not why."""
+    if not isinstance(error, NameError) or error.__traceback__ is None:
+        return ""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-2:]
+    if not any(error.name in frame.f_locals and "__qualname__" in frame.f_locals for frame in frames):
+        return ""
+    return f"a generator or a comprehension does not see {error.name} of the class around it: write out what it makes"
 
 
 def where(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.located import TooLong, follow, with_probes
 from tinygpu.ptx.verification.never_added import never_added
-from tinygpu.ptx.verification.plan import plan
+from tinygpu.ptx.verification.plan import Run, plan
 from tinygpu.ptx.verification.trial import draw
 from tinygpu.users_code import with_place
 
@@ -39,6 +39,23 @@ def no_number(check: Check) -> list[str]:
     ]
 
 
+def not_meant(check: Check, right_without: bool) -> list[str]:
+    """What to declare where a program is right of random numbers, unless NaN and infinities are among them."""
+    worst = check.worst
+    if worst is None or not right_without:
+        return []
+    if np.isnan(worst.wanted) and not np.isnan(worst.got):
+        return [
+            "of random numbers without NaN and infinities it is right: the reference has a NaN there, as where it"
+            " multiplies an infinity or a NaN by 0 (a weight, a mask), and the program leaves that out; let the"
+            " reference leave it out too, as by np.where, or declare values= of inputs that are finite"
+        ]
+    return [
+        "of random numbers without NaN, infinities and extremes it is right: where such are not meant, declare values="
+        " of the inputs, as uniform(-1, 1)"
+    ]
+
+
 def who_is_wrong(
     program: Program, swizzles: Swizzles, kernel: Kernel, machine: type[Machine], problem: Problem, *, seed: int = 0,
     cpu_seconds: float = CPU_SECONDS,
@@ -47,6 +64,16 @@ def who_is_wrong(
 
     On the inputs and sizes of verification, the smallest runs first.
     """
+
+    def right_without(run: Run) -> bool:
+        """Whether the program is right of the same random inputs without special ones among them."""
+        if not run.inputs.endswith("specials"):
+            return False
+        trial = draw(machine, run.problem, "random", seed, point=dict(kernel.point))
+        ctas = kernel.grid(run.problem, run.ctas)[0]
+        made = program.run(trial.arrays, trial.scalars, sizes=run.problem.dim, ctas=ctas)
+        return not compare_arrays(trial, made, run.order).wrong
+
     begun = time.process_time()
     runs = plan(kernel, machine, problem, ORDERS, True, True)
     for run in sorted(runs, key=lambda r: r.rounds(kernel)):
@@ -60,7 +87,8 @@ def who_is_wrong(
             if check.wrong:
                 said = f"the program itself is wrong, run as it is written on {run.problem}: {check.worst}"
                 why = [*never_carried(program), *never_added(program, trial, ctas)]
-                return "\n".join([said, *(why or no_number(check))])
+                why = why or no_number(check) or not_meant(check, right_without(run))
+                return "\n".join([said, *why])
             probed = with_probes(program, swizzles, kernel, trial, run.ctas)
             steps = follow(probed, machine, trial, order=run.order, alone=run.alone, seed=seed)
         except ProgramFault as fault:

@@ -210,3 +210,53 @@ def test_what_makes_no_number_of_nothing_is_told() -> None:
         " a tensor), and the reference leaves it out: choose by where or fill= instead of multiplying, let the"
         " reference multiply too, as with np.pad, or declare values= of inputs that are finite"
     )
+
+
+class Weighed(Masked):
+    """The same, chosen here and weighed there"""
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((4, 32), threads=32)
+        with p.grid((self.m, 4), (self.n, 32)) as (i, j), p.role("all", warps=1):
+            x = p.load(self.ld, self.x.tile(i, j, shape=(4, 32)), who)
+            seen = p.index(who.along(1), 1) + j <= p.index(who.along(0), 0) + i
+            p.store(self.st, self.y.tile(i, j, shape=(4, 32)), where(seen, x, 0.0))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x * np.tril(np.ones(x.shape))
+
+
+class Signs(Masked):
+    """y = 1 where x is above 0, else 0; what is no number is not above 0"""
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((4, 32), threads=32)
+        with p.grid((self.m, 4), (self.n, 32)) as (i, j), p.role("all", warps=1):
+            x = p.load(self.ld, self.x.tile(i, j, shape=(4, 32)), who)
+            p.store(self.st, self.y.tile(i, j, shape=(4, 32)), where(x > 0.0, p.full(who, "f32", 1.0), 0.0))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return np.where(x <= 0, 0.0, 1.0)
+
+
+LEFT_OUT = (
+    "of random numbers without NaN and infinities it is right: the reference has a NaN there, as where it multiplies an"
+    " infinity or a NaN by 0 (a weight, a mask), and the program leaves that out; let the reference leave it out too,"
+    " as by np.where, or declare values= of inputs that are finite"
+)
+NOT_MEANT = (
+    "of random numbers without NaN, infinities and extremes it is right: where such are not meant, declare values= of"
+    " the inputs, as uniform(-1, 1)"
+)
+
+
+@pytest.mark.parametrize(("machine", "why"), [(Weighed, LEFT_OUT), (Signs, NOT_MEANT)])
+def test_what_is_right_of_numbers_alone_is_told(machine: type[Machine], why: str) -> None:
+    problem = machine.problem(m=30, n=40)
+    program = build_space(machine, problem, device("a100")).program({})
+    built = build(program, problem, {}, SolverCache())
+    wrong, said = who_is_wrong(program, built.layouts.swizzles, built.kernel, machine, problem).splitlines()
+    assert wrong.startswith("the program itself is wrong, run as it is written on m="), wrong
+    assert said == why

@@ -18,7 +18,7 @@ from tinygpu.language.tracing import Tracer
 from tinygpu.language.verb import KINDS
 from tinygpu.users_code import UsersCodeError
 
-SAXPY = '''from tinygpu.language import Dim, InOut, Input, Machine, Param, Scalar, blocked
+SAXPY = """from tinygpu.language import Dim, InOut, Input, Machine, Param, Scalar, blocked
 from tinygpu.ptx import isa
 
 
@@ -41,7 +41,7 @@ class Saxpy(Machine):
     @staticmethod
     def reference(a, x, y):
         return a * x + y
-'''
+"""
 TOP = "import isa\n"
 TILE = "a tile (a window of a tensor, a buffer of a slot, or a value in registers)"
 NUMBER = "a whole number, a parameter, a dim, or an expression of them"
@@ -216,3 +216,15 @@ def test_a_machine_without_options_says_so(here: Path) -> None:
     name = written(here, LAST, LAST)
     ended = CliRunner().invoke(app, ["space", name, "--shape", "n=1000", "-d", "a100", "--option", "foo=1"])
     assert re.fullmatch(r"Saxpy has no option 'foo'; it has none", str(ended.exception))
+
+
+@pytest.mark.parametrize("made", ['(Input("f32", n) for _ in range(2))', '[Input("f32", n) for _ in range(2)]'])
+def test_a_generator_in_a_class_that_does_not_see_its_names_is_told(here: Path, made: str) -> None:
+    body = f"class Pair(Machine):\n    n = Dim()\n    x, y = {made}\n"
+    (here / "pair.py").write_text(f"from tinygpu.language import Dim, Input, Machine\n\n\n{body}")
+    with pytest.raises(UsersCodeError) as told:
+        family("pair.py:Pair")
+    assert str(told.value).endswith(
+        "NameError: name 'n' is not defined; a generator or a comprehension does not see n of the class around it: "
+        "write out what it makes"
+    )
