@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from adamw import AdamW
+from append import Append
 from compaction import Compaction
+from hadamard import Hadamard
 from images import Bilinear, Conv3D, IoU, TransposedConv, TwoSteps
+from integral import AlongColumns, Integral
+from manhattan import Manhattan
 from many_axes import GroupNorm
 from rows_and_heads import (
     BiasGeluDropout,
@@ -23,13 +28,19 @@ from rows_and_heads import (
 )
 from segments import BlockSparse, RunLengths, SegmentSoftmax
 from sequences import CumMax, Ema, Fir, SlidingMax
+from sink_attention import SinkAttention
+from sinkhorn import ColumnsToOne, RowsToOne, Sinkhorn
+from states import CausalConv, SelectiveScan
+from swiglu_fp8 import SwigluFp8
 from tile_products import CappedProduct, Int4Matmul, KMeans, RowsOfProducts, Syrk
+from top_of_rows import MatmulTop
+from upper_bound import UpperBound
 from welford import ColumnMoments
 from windowed_attention import WindowedAttention
 
 import tinygpu as tg
 from tinygpu.devices import device
-from tinygpu.language import Machine
+from tinygpu.language import Machine, Plan
 from tinygpu.ptx.verification.verify import Verification
 from tinygpu.testing import Case, examine
 
@@ -74,7 +85,24 @@ CASES: tuple[tuple[type[Machine], dict[str, int], str], ...] = (
     (Int4Matmul, {"m": 1, "n": 72, "k": 40}, "b200"),
     (CappedProduct, {"m": 150, "n": 72, "k": 40}, "b200"),
     (RowsOfProducts, {"m": 70, "n": 72, "k": 40}, "h100"),
+    (Hadamard, {"m": 3, "n": 256}, "a100"),
+    (Hadamard, {"m": 1, "n": 1024}, "h100"),
+    (Hadamard, {"m": 5, "n": 32}, "b200"),
+    (AdamW, {"n": 1001}, "a100"),
+    (SelectiveScan, {"z": 2, "t": 37, "d": 21}, "a100"),
+    (SelectiveScan, {"z": 1, "t": 1, "d": 1}, "h100"),
+    (CausalConv, {"b": 2, "t": 37, "d": 66}, "a100"),
+    (CausalConv, {"b": 1, "t": 1, "d": 1}, "b200"),
+    (SinkAttention, {"b": 1, "h": 2, "s": 100, "d": 64}, "a100"),
+    (Manhattan, {"m": 50, "n": 37, "k": 20}, "a100"),
+    (Append, {"t": 20, "c": 72, "size": 80}, "a100"),
+    (Append, {"t": 1, "c": 1, "size": 1}, "h100"),
+    (SwigluFp8, {"m": 7, "n": 1001}, "h100"),
+    (UpperBound, {"m": 300, "n": 77}, "a100"),
+    (UpperBound, {"m": 1, "n": 1}, "b200"),
+    (MatmulTop, {"m": 70, "n": 77, "k": 51}, "a100"),
 )
+PLANS = ((Integral, {"m": 70, "n": 77}), (Integral, {"m": 1, "n": 1}), (Sinkhorn, {"m": 70, "n": 77}))
 SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
     (GroupNorm, {"n": 3, "g": 5, "k": 3, "s": 49}, "(self.k * self.s)", "self.s"),
     (GroupNorm, {"n": 3, "g": 5, "k": 3, "s": 49}, "t.at(g).tile(c", "t.at(g).tile(0"),
@@ -122,9 +150,33 @@ SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
     (RowsOfProducts, {"m": 70, "n": 72, "k": 40}, "best > top", "best >= top"),
     (RowsOfProducts, {"m": 70, "n": 72, "k": 40}, "where(column < self.n, total, -math.inf)", "total"),
     (CappedProduct, {"m": 150, "n": 72, "k": 40}, "self.bias.row(j, 64)", "self.bias.row(0, 64)"),
+    (Hadamard, {"m": 3, "n": 64}, "where(first, x, -x)", "where(first, -x, x)"),
+    (Hadamard, {"m": 3, "n": 64}, "place & j", "place & 2 * j"),
+    (AdamW, {"n": 1001}, "log2(self.beta1)", "log2(self.beta2)"),
+    (AdamW, {"n": 1001}, "exp2(step * log2(self.beta2))", "exp2((step + 1) * log2(self.beta2))"),
+    (AdamW, {"n": 1001}, "sqrt(second) + self.eps", "sqrt(second + self.eps)"),
+    (SelectiveScan, {"z": 2, "t": 37, "d": 21}, "delta * x * b", "x * b"),
+    (SelectiveScan, {"z": 2, "t": 37, "d": 21}, "exp(delta * a)", "exp(x * a)"),
+    (CausalConv, {"b": 2, "t": 37, "d": 66}, "t + k, d", "t + k - 1, d"),
+    (CausalConv, {"b": 2, "t": 37, "d": 66}, "(k - 3)", "(k - 2)"),
+    (SinkAttention, {"b": 1, "h": 2, "s": 100, "d": 64}, "column <= row", "column < row"),
+    (SinkAttention, {"b": 1, "h": 2, "s": 100, "d": 64}, '"f32", 1.0)', '"f32")'),
+    (Manhattan, {"m": 50, "n": 37, "k": 20}, "abs(a - b.T)", "(a - b.T)"),
+    (Manhattan, {"m": 50, "n": 37, "k": 20}, "self.b.tile(j", "self.b.tile(i"),
+    (Append, {"t": 20, "c": 72, "size": 80}, "fill=-1", "fill=0"),
+    (Append, {"t": 20, "c": 72, "size": 80}, "(self.v, self.values)", "(self.k, self.values)"),
+    (SwigluFp8, {"m": 7, "n": 301}, "silu(gate) * up", "silu(up) * gate"),
+    (SwigluFp8, {"m": 7, "n": 301}, "abs(y)", "y"),
+    (UpperBound, {"m": 300, "n": 77}, "key <= x", "key < x"),
+    (UpperBound, {"m": 300, "n": 77}, "p.loop(self.rounds)", "p.loop(self.rounds - 1)"),
+    (AlongColumns, {"m": 70, "n": 77}, "step=shape[0]) as i", "step=shape[0] * 2) as i"),
+    (RowsToOne, {"m": 70, "n": 77}, "1 / p.reduce", "p.reduce"),
+    (ColumnsToOne, {"m": 70, "n": 77}, "x * scale", "x + scale"),
+    (MatmulTop, {"m": 70, "n": 77, "k": 51}, "p.index(t.c, 1) + j", "p.index(t.c, 1)"),
+    (MatmulTop, {"m": 70, "n": 77, "k": 51}, "(abs(c), place)", "(c, place)"),
 )
-# Where there is no wgmma, or no tensor memory, there is no such machine.
-ON = {RowsOfProducts: "h100", CappedProduct: "b200"}
+# Where there is no wgmma, no tensor memory, or no e4m3, there is no such machine.
+ON = {RowsOfProducts: "h100", CappedProduct: "b200", SwigluFp8: "h100"}
 
 
 def slipped(machine: type[Machine], right: str, wrong: str) -> type[Machine]:
@@ -147,6 +199,13 @@ def verified(machine: type[Machine], dims: dict[str, int], on: str, candidates: 
 @pytest.mark.parametrize(("machine", "dims", "on"), CASES, ids=str)
 def test_it_is_right_for_odd_sizes(machine: type[Machine], dims: dict[str, int], on: str) -> None:
     (found,) = verified(machine, dims, on)
+    assert found.passed, str(found)
+
+
+@pytest.mark.end_to_end
+@pytest.mark.parametrize(("plan", "dims"), PLANS, ids=str)
+def test_a_plan_is_right_for_odd_sizes(plan: type[Plan], dims: dict[str, int]) -> None:
+    found = tg.verify(tg.emit(tg.space(plan, **dims, device="a100")))
     assert found.passed, str(found)
 
 
