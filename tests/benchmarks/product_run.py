@@ -249,8 +249,9 @@ def main(arguments: Sequence[str]) -> int:
     draws = list(read(chosen.journal))
     left = chosen.cpu_seconds - sum(d.cpu for d in draws)
     chosen.journal.write_text("".join(f"{json.dumps(asdict(d))}\n" for d in draws), encoding="utf-8")
-    ways()  # once for all draws: no part of the first one's time
-    gc.freeze()  # what all draws share is not looked through again in each
+    if left > 0:
+        ways()  # once for all draws: no part of the first one's time
+        gc.freeze()  # what all draws share is not looked through again in each
     begun, number = spent(), 1 + max((d.number for d in draws), default=-1)
     with chosen.journal.open("a", encoding="utf-8") as file:
         while spent() - begun < left:
