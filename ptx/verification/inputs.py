@@ -21,7 +21,7 @@ from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.verification.neighbours import with_neighbours
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
-from tinygpu.ptx.verification.signs import with_signs
+from tinygpu.ptx.verification.signs import signed_operands, with_signs
 
 Inputs = Literal[
     "integers", "signs", "other signs", "random", "specials", "other specials", "lines", "other lines", "neighbours",
@@ -120,6 +120,13 @@ def free_floats(machine: type[Declared], problem: Problem) -> frozenset[str]:
     """Tensors that are read, of a float type of a byte or more, of whose numbers nothing is said."""
     declared = input_distributions(machine, problem)
     return frozenset(o.name for o in problem.operands if o.access != "out" and _is_free(o, declared))
+
+
+def has_other_signs(machine: type[Declared], problem: Problem) -> bool:
+    """Whether another tensor than the first may have lines of either sign, or scalars have two ends."""
+    declared = input_distributions(machine, problem)
+    ends = any(s.name in declared for s in machine.scalars(dict(problem.options)))
+    return ends or len(signed_operands(problem, declared)) > 1
 
 
 def has_lines(machine: type[Declared], problem: Problem) -> bool:

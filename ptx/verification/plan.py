@@ -28,7 +28,14 @@ from tinygpu.ptx.verification.derived import (
     of_integers,
     tiles_per_cta,
 )
-from tinygpu.ptx.verification.inputs import Inputs, free_floats, has_few_lines, has_few_specials, has_lines
+from tinygpu.ptx.verification.inputs import (
+    Inputs,
+    free_floats,
+    has_few_lines,
+    has_few_specials,
+    has_lines,
+    has_other_signs,
+)
 from tinygpu.ptx.verification.neighbours import has_few_neighbours, has_neighbours
 from tinygpu.schedulers.run_time import Numbers
 
@@ -46,7 +53,7 @@ RUNS = (
 )
 
 # Of the first, the second and all later orders.
-_WHOLE: tuple[Inputs, Inputs, Inputs] = ("integers", "signs", "other signs")
+_WHOLE: tuple[Inputs, Inputs, Inputs] = ("integers", "integers", "signs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,8 @@ def plan(
         aims = [aim for count in _short(kernel) for aim in (ones if count == 1 else (exactly(count),))]
         # Turns that nobody waits for promptly: one too many is missed, and never comes again.
         ways += [("integers", "spurious" if aim is TURNS else orders[0], aim, "row") for aim in aims]
+    if random_inputs and has_other_signs(machine, problem):
+        ways.append(("other signs", orders[0] if orders else "late", WHOLE, "edges"))
     first: Problem | None = None
     runs: list[Run] = []
     for number, (inputs, order, aim, tiles) in enumerate(ways):

@@ -30,7 +30,7 @@ def with_signs(
     other  the second tensor has lines of both signs; where there is one tensor, its first line is above zero
     """
     out = dict(arrays)
-    signed = [o for o in problem.operands if o.name in arrays and _is_signed(o, declared)]
+    signed = [o for o in signed_operands(problem, declared) if o.name in arrays]
     for number, o in enumerate(signed):
         array = arrays[o.name]
         size = np.maximum(np.abs(array.astype(np.float64)), 1)
@@ -41,6 +41,11 @@ def with_signs(
             turned = np.clip(turned, *law.ends_drawn)
         out[o.name] = turned.reshape(array.shape).astype(o.dtype.numpy)
     return out
+
+
+def signed_operands(problem: Problem, declared: Mapping[str, Distribution]) -> list[Operand]:
+    """What is read of numbers on both sides of zero."""
+    return [o for o in problem.operands if o.access != "out" and _is_signed(o, declared)]
 
 
 def _is_signed(o: Operand, declared: Mapping[str, Distribution]) -> bool:
