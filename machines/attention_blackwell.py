@@ -1,11 +1,13 @@
 """Attention on data-centre Blackwell: scores, weights and outputs in tensor memory, which goes back and forth.
 
 One thread has everything multiplied. Scores come up in tensor memory, and warpgroups weigh them, scale what was added
-up before, and store weights in the scores' columns (`attention_cells.py`). So a tile of queries has one slot of tensor
-memory, handed over and back. While one warpgroup computes exponentials, the products of others run: two tiles, of 128
-keys each, and heads of 128 take all 512 columns. Searched: the tiles of queries, who corrects, when, and who computes
-exponentials, how many keys come at a time, the depth of the rings, the swizzle, and how many columns of the outputs are
-scaled at a time.
+up before, and store weights (`attention_cells.py`). Where these lie in the scores' columns, a tile of queries has one
+slot of tensor memory, handed over and back, and values are multiplied before the next scores: while one warpgroup
+computes exponentials, the products of others run. Two tiles, of 128 keys each, and heads of 128 take all 512 columns.
+Where weights have columns of their own, scores, weights and sums are handed over apart, and the next scores are
+multiplied first: a warpgroup weighs some while its last ones are multiplied. Searched: this order, the tiles of
+queries, who corrects, when, and who computes exponentials, how many keys come at a time, the depth of the rings, the
+swizzle, and how many columns of the outputs are scaled and stored at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import Any
 
 from tinygpu.language import TMEM, Choice, Input, Param, Require, Tracer, ceil_div, uniform
 from tinygpu.machines.attention import ALIKE, Attention
-from tinygpu.machines.attention_cells import ROWS, AttendsInCells
+from tinygpu.machines.attention_cells import AttendsInCells
+from tinygpu.machines.attention_sums import ROWS, Cells
 from tinygpu.ptx import isa
 
 # Registers of threads that bring or ask for products, weigh, and correct: what as many warps have together.
@@ -29,6 +32,7 @@ class AttentionBlackwell(AttendsInCells):
     v = Input(ALIKE, Attention.b, Attention.h, Attention.t, Attention.d, follows=Attention.q, values=uniform(-256, 256))
 
     groups = Choice(2, 1)  # tiles of queries, each with a warpgroup that weighs its scores
+    issued = Choice("values first", "scores first")  # the product with the values so far, or the next scores
     bn, stages = Param(32, 48, 64, 80, 96, 112, 128, 160, 192), Param(1, 2, 3, 4)
     piece, columns, swizzle = Param(16, 32, 64), Param(64, 128), Param(64, 128)
     tma, scores, outputs = isa.TmaLoad(), isa.Tcgen05Mma(bn), isa.Tcgen05MmaCells(columns)
@@ -40,8 +44,6 @@ class AttentionBlackwell(AttendsInCells):
         bn, d, kind, swizzle, bm = self.bn, self.d, self.q.dtype, self.swizzle, ROWS * self.groups
         queries, values = p.smem(kind, (bm, d), swizzle=swizzle), p.smem(kind, (bn, d), swizzle=swizzle)
         keys = p.smem(kind, (d, bn), contiguous=0, swizzle=swizzle)
-        slot = {"scores": p.buffer(TMEM, "f32", (ROWS, bn)), "sums": p.buffer(TMEM, "f32", (ROWS, d))}
-        slot["weights"] = p.buffer(TMEM, kind, (ROWS, bn), over="scores")
         apart, (few, many, some) = self.corrects == "a role", REGISTERS[self.corrects]
         with (
             p.grid(*self.tiles(bm), persistent=True) as (*at, i),
@@ -50,7 +52,7 @@ class AttentionBlackwell(AttendsInCells):
             p.pipeline("ring_v", self.stages, v=values) as ring_v,
             ExitStack() as around,
         ):
-            cells = [around.enter_context(p.pipeline(f"cells{g}", 1, **slot)) for g in range(self.groups)]
+            cells = [self.cells(p, around, g) for g in range(self.groups)]
             factor = {"f": p.smem("f32", (ROWS, 1))}
             sent = [around.enter_context(p.pipeline(f"factors{g}", 1, **factor)) for g in range(self.groups * apart)]
             with p.role("producer", warps=4, registers=few):
@@ -70,8 +72,11 @@ class AttentionBlackwell(AttendsInCells):
                         self.score(p, ring, a.q, ROWS * g, f.k)
                 with p.loop(p.until(rounds - 1)) as number, ring_v.consume() as now, ring_k.consume() as following:
                     for g, ring in enumerate(cells):
+                        if not ring.together:
+                            self.score(p, ring, a.q, ROWS * g, following.k)
                         self.add(p, ring, now.v, number == 0)
-                        self.score(p, ring, a.q, ROWS * g, following.k)
+                        if ring.together:
+                            self.score(p, ring, a.q, ROWS * g, following.k)
                 with ring_v.consume() as f:
                     for ring in cells:
                         self.add(p, ring, f.v, rounds == 1)
@@ -82,10 +87,21 @@ class AttentionBlackwell(AttendsInCells):
                 with p.role("corrector", warps=4, first=8 + 4 * self.groups, registers=some):
                     self.correct(p, cells, sent, at, i, bm)
 
+    def cells(self, p: Tracer, around: ExitStack, g: int) -> Cells:
+        """Where a tile of queries has its scores, weights and sums."""
+        scores, sums = p.buffer(TMEM, "f32", (ROWS, self.bn)), p.buffer(TMEM, "f32", (ROWS, self.d))
+        together = self.issued == "values first"
+        weights = p.buffer(TMEM, self.q.dtype, (ROWS, self.bn), over="scores" if together else "")
+        if together:
+            ring = around.enter_context(p.pipeline(f"cells{g}", 1, scores=scores, sums=sums, weights=weights))
+            return Cells(ring, ring, ring)
+        each = {"scores": scores, "weights": weights, "sums": sums}
+        return Cells(*(around.enter_context(p.pipeline(f"{name}{g}", 1, **{name: of})) for name, of in each.items()))
+
     def score(self, p: Tracer, ring: Any, queries: Any, first: int, keys: Any) -> None:
         """Scores of the queries from `first` on with the next keys."""
         step = 256 // self.q.dtype.bits
-        with ring.produce() as s:
+        with ring.scores.produce() as s:
             p.clear(s.scores)
             with p.unroll(self.d, step=step) as kk:
                 left, right = queries.window((first, kk), (ROWS, step)), keys.window((kk, 0), (step, self.bn))
@@ -94,10 +110,10 @@ class AttentionBlackwell(AttendsInCells):
     def add(self, p: Tracer, ring: Any, values: Any, first: Any) -> None:
         """Values by their weights, added to what there is of earlier keys: nothing at the `first` ones."""
         step = 256 // self.q.dtype.bits
-        with ring.produce() as s:
+        with ring.summed() as (w, s):
             with p.when(first):
                 p.clear(s.sums)
             with p.unroll(self.bn, step=step) as kk:
-                left, right = s.weights.window((0, kk), (ROWS, step)), values.window((kk, 0), (step, self.d))
+                left, right = w.weights.window((0, kk), (ROWS, step)), values.window((kk, 0), (step, self.d))
                 p.multiply(self.outputs, s.sums, left, right)
 

@@ -32,7 +32,7 @@ from tinygpu.spaces.build import build_space
 SIZES = ((1, 1, 1, 1, 1), (1, 2, 2, 129, 257), (2, 1, 1, 257, 131), (1, 1, 3, 130, 31), (1, 1, 1, 97, 401))
 POINT = {
     "groups": 1, "corrects": "who weighs", "scaled": "every round", "powers": "ex2",
-    "bn": 32, "stages": 2, "piece": 32, "columns": 64, "swizzle": 128,
+    "bn": 32, "stages": 2, "piece": 32, "columns": 64, "swizzle": 128, "issued": "values first",
 }  # fmt: skip
 WAYS = [(c, s) for c in ("who weighs", "a role") for s in ("every round", "where it grew")]
 
@@ -50,6 +50,26 @@ def test_random_candidates_are_right(seed: int, draw_candidate: Any) -> None:
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, machine, problem, orders=("late", "random"))
     assert found.passed, f"{problem} {point}\n{found}"
+
+
+@pytest.mark.parametrize("issued", ["values first", "scores first"])
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sampled(6)
+@pytest.mark.end_to_end
+def test_random_candidates_of_each_order_are_right_and_proved(seed: int, issued: str, draw_candidate: Any) -> None:
+    b, h, g, s, t = SIZES[(seed + 1) % len(SIZES)]
+    d, kind, causal = (64, 128)[seed // 3 % 2], ("f16", "bf16")[seed % 2], bool(seed // 2 % 2)
+    machine = AttentionBlackwell
+    problem = machine.problem(b=b, h=h, g=g, s=s, t=t, d=d, dtypes={"q": kind}, options={"causal": causal})
+    space = build_space(machine, problem, device("b200"))
+    part: Any = space.space.restrict({"issued": issued})
+    point = draw_candidate(part, np.random.default_rng(seed))
+    program = space.program(point)
+    kernel = build(program, problem, point, SolverCache()).kernel
+    found = verify(kernel, machine, problem, orders=("late",))
+    assert found.passed, f"{problem} {point}\n{found}"
+    swizzles = solve_buffers(program, SolverCache()).swizzles
+    assert certify(lowered(program, problem, point, swizzles).protocol, Proofs()).proved
 
 
 @pytest.mark.parametrize(("way", "kind"), [(WAYS[0], "f16"), (WAYS[3], "bf16")])
@@ -86,17 +106,24 @@ def test_scores_that_grow_from_tile_to_tile_are_scaled_where_they_must_be(growin
 
 @pytest.mark.parametrize(("corrects", "scaled"), WAYS)
 @pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("issued", ["values first", "scores first"])
+@pytest.mark.sampled(2)
 @pytest.mark.end_to_end
-def test_all_hand_overs_are_proved_and_no_register_is_spilled(groups: int, corrects: str, scaled: str) -> None:
+def test_all_hand_overs_are_proved_and_no_register_is_spilled(
+    issued: str, groups: int, corrects: str, scaled: str
+) -> None:
     problem = AttentionBlackwell.problem(b=1, h=1, g=1, s=300, t=500, d=128, options={"causal": True})
     space = build_space(AttentionBlackwell, problem, device("b200"))
     bn = 112 if groups == 2 and corrects == "a role" else 128
+    bn = 80 if groups == 2 and issued == "scores first" else bn  # columns of scores, of weights and of sums
     point = POINT | {"groups": groups, "corrects": corrects, "scaled": scaled, "bn": bn, "columns": 128}
+    point |= {"issued": issued}
     program = space.program(point)
     swizzles = solve_buffers(program, SolverCache()).swizzles
     found = certify(lowered(program, problem, point, swizzles).protocol, Proofs())
     assert found.proved, str(found)
-    assert len(found.rings) == 3 + groups * (2 if corrects == "a role" else 1)
+    apart = 3 if issued == "scores first" else 1
+    assert len(found.rings) == 3 + groups * (apart + (corrects == "a role"))
     kernel = build(program, problem, point, SolverCache()).kernel
     assembly = assemble(kernel.ptx, kernel.assembled_for("sm_100"))
     assert (assembly.spill_store_bytes, assembly.stack_bytes) == (0, 0)
@@ -194,12 +221,14 @@ def test_a_wrong_kernel_with_a_role_that_corrects_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("keys", [1, 31, 32, 33])
+@pytest.mark.parametrize("issued", ["values first", "scores first"])
 @pytest.mark.end_to_end
-def test_keys_of_one_round_and_of_one_more_are_right(keys: int) -> None:
+def test_keys_of_one_round_and_of_one_more_are_right(keys: int, issued: str) -> None:
     """Derived problems have several rounds, so that rings go round; this one has as many keys as it says."""
     rng = np.random.default_rng(keys)
     sizes = {"b": 1, "h": 1, "g": 1, "s": 130, "t": keys, "d": 64}
-    kernel = tg.emit(tg.space(AttentionBlackwell, **sizes, device="b200"), POINT)
+    point = POINT | {"issued": issued}
+    kernel = tg.emit(tg.space(AttentionBlackwell, **sizes, device="b200"), point)
     q, k, v = (rng.standard_normal(shape).astype(np.float16) for shape in ((1, 1, 1, 130, 64), *[(1, 1, keys, 64)] * 2))
     found = tg.emulate(kernel, q, k, v, scale=0.125)
     wanted = AttentionBlackwell.reference(q, k, v, 0.125, False)

@@ -29,7 +29,7 @@ from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, m
 from tinygpu.language.buffer_space import allocated_tmem_bytes, shared_bytes
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.live_registers import registers_estimate
-from tinygpu.language.memories import GMEM
+from tinygpu.language.memories import GMEM, TMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
 from tinygpu.program.in_pieces import leaves_in_pieces
@@ -224,6 +224,7 @@ class _Counter:
             "turns": self._turns(),
             "multiplying_warps": self._multiplying_warps(),
             "circulating": self._circulating(),
+            "scored_ahead": self._scored_ahead(),
             "iterations": maximum(self.iterations, 1),  # of rounds that are one less, where there is one
             "prefetch": self.operations.prefetch,
             "in_flight": iteration.in_flight_bytes,
@@ -271,6 +272,14 @@ class _Counter:
             rings |= dict.fromkeys(taken, taken)
         apart = {min(together) for together in rings.values()}
         return sum_of(p.stages for p in self.program.pipelines if p.name in apart)
+
+    def _scored_ahead(self) -> Expr:
+        """1: what lanes make of some sums is handed over in slots of its own, and the next sums are made meanwhile."""
+        sums = sums_of(self.program)
+        by = {p.role for p in places(self.program.body) if isinstance(p.statement, n.Multiply)}
+        filled = [p.name for p in self.program.pipelines if any(b.memory is TMEM for b in p.buffers)]
+        taken = (u for name in filled if name not in sums for u in uses(self.program.body, name))
+        return expr(int(any(u.does == "consume" and u.place.role in by and self.main & set(u.loops) for u in taken)))
 
     def _rows(self) -> dict[str, Expr]:
         """Of each role that takes them, what one of its rounds asks of issue slots and lanes, step by step."""

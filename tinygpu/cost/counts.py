@@ -114,6 +114,7 @@ class Counted:
             chains_beside=v["chains_beside"],
             multiplying_warps=v["multiplying_warps"],
             circulating=v["circulating"],
+            scored_ahead=v["scored_ahead"],
             rows=self._rows(),
             dram_bytes_read=self._dram_read(device, device.l2_near_bytes),
             dram_bytes_written=v["written"],

@@ -138,6 +138,8 @@ class Demand:
     multiplying_warps        of a CTA, where other warps do other things; 0: all
     circulating              slots of tensor memory of a CTA that go from products to warps and back, round after round,
                              each at one of both at a time; 0: warps multiply themselves, or take sums behind the loop
+    scored_ahead             1: what warps make of sums goes back in slots of its own, and is multiplied after the next
+                             sums: a slot waits for no product while warps have others
     rows                     of such loops, per role that takes the slots: what it does and waits for in one round, in
                              steps, each of which begins when the one before is done (`tinygpu.cost.in_steps`)
     dram_bytes_read          in total, of the whole launch (`tinygpu.cost.locality` for reuse in L2)
@@ -173,6 +175,7 @@ class Demand:
     chains_beside: Cells = 1
     multiplying_warps: Cells = 0
     circulating: Cells = 0
+    scored_ahead: Cells = 0
     rows: tuple[tuple[Phase, ...], ...] = ()
     dram_bytes_read: Cells = 0
     dram_bytes_written: Cells = 0

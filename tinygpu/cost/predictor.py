@@ -187,7 +187,9 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     shown_s = np.maximum(apart_s - loop_in_turns.busiest_s, 0)
     chains_s = chains_s[0], np.where(np.asarray(demand.in_turn) > 0, shown_s, chains_s[1]), chains_s[2]
     # A slot goes around: its products, what warps do with it step by step, latencies. Slots beside it hide that.
-    around_s = unit_s[1]["tensor"] / np.maximum(demand.circulating, 1) + count * row_s(rates, demand, memory)
+    # Where the next sums are made before what warps make of these is multiplied, warps go on while products do.
+    its_own_s = np.where(np.asarray(demand.scored_ahead) > 0, 0.0, unit_s[1]["tensor"])
+    around_s = its_own_s / np.maximum(demand.circulating, 1) + count * row_s(rates, demand, memory)
     shown_s = np.maximum(around_s - loop.busiest_s, 0)
     chains_s = chains_s[0], np.where(circulating, shown_s, chains_s[1]), chains_s[2]
     # Where the next round's products are asked for while these go on, what that waits for shows beyond these alone.

@@ -90,7 +90,10 @@ def test_rows_are_the_work_on_lanes_of_a_round(seed: int) -> None:
     demand = demand_of(attention(False), dict(point))
     apart = point["corrects"] == "a role"  # which has the slots of all tiles by turns
     assert len(demand.rows) == point["groups"] + apart
-    assert int(demand.circulating) == (1 if apart else point["groups"])
+    # scores of each tile go around by themselves where they are multiplied first, beside the sums of all of them
+    scores = point["groups"] if point["issued"] == "scores first" else 0
+    assert int(demand.circulating) == (1 + scores if apart else point["groups"])
+    assert int(demand.scored_ahead) == (point["issued"] == "scores first")
     together = sum(units(step.work) for row in demand.rows for step in row)
     assert together == pytest.approx(units(demand.iteration.work))
 
@@ -124,6 +127,18 @@ def test_a_round_takes_as_long_as_a_slot_goes_around_or_as_the_busiest_unit_need
     busiest = slots * max(sum(float(unit[key]) for unit in one) for key in one[0])
     found = predict(B200, around(slots))
     wanted = 1000 * max(alone, busiest)
+    assert float(found.seconds - found.launch_s - found.power_s) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("products", [1 << 22, 1 << 23, 1 << 27])
+def test_where_the_next_scores_are_made_meanwhile_warps_wait_for_no_product(slots: int, products: int) -> None:
+    rates = Rates.of(B200, around(slots, products))
+    one = [rates.unit_s(w) for w in (Work(tensor_flops=products), *SLOT)]
+    lanes = sum(max(float(s) for s in unit.values()) for unit in one[1:])
+    busiest = slots * max(sum(float(unit[key]) for unit in one) for key in one[0])
+    found = predict(B200, replace(around(slots, products), scored_ahead=1))
+    wanted = 1000 * max(lanes, busiest)
     assert float(found.seconds - found.launch_s - found.power_s) == pytest.approx(wanted, rel=1e-6)
 
 

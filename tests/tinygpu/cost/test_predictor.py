@@ -38,6 +38,7 @@ demands = st.builds(
     turns=st.integers(1, 3),
     in_turn=st.integers(0, 1),
     circulating=st.integers(0, 4),
+    scored_ahead=st.integers(0, 1),
     rows=st.tuples(st.tuples(phases, phases), st.tuples(phases)),
     bytes_in_flight_per_cta=st.integers(1, 1 << 17),
     dram_bytes_read=st.integers(0, 1 << 30),
