@@ -67,7 +67,7 @@ def test_rows_that_no_sequence_has_are_not_seen(page: int) -> None:
 def right() -> Kernel:
     """A kernel that is right."""
     space = build_space(AttentionPagedPrefill, PREFILL, device("a100"))
-    point = {"vector": 8, "across": 8, "warps": 4, "rows": 16, "bn": 32, "stages": 2}
+    point = {"vector": 8, "across": 8, "warps": 4, "rows": 16, "bn": 32, "stages": 2, "waits": "for both"}
     kernel = build(space.program(point), PREFILL, point, SolverCache()).kernel
     assert verify(kernel, AttentionPagedPrefill, PREFILL, orders=("late",)).passed
     return kernel

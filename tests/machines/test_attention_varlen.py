@@ -93,7 +93,7 @@ def _beyond(ptx: str) -> str:
 def kernel_of(problem: Problem) -> Kernel:
     """A kernel for these, which is right."""
     space = build_space(AttentionVarlenAmpere, problem, device("a100"))
-    point = {"vector": 8, "across": 8, "warps": 4, "rows": 16, "bn": 16, "stages": 2}
+    point = {"vector": 8, "across": 8, "warps": 4, "rows": 16, "bn": 16, "stages": 2, "waits": "for both"}
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     assert verify(kernel, AttentionVarlenAmpere, problem, orders=("late",)).passed
     return kernel
@@ -148,7 +148,7 @@ def test_rounds_are_predicted_for_sequences_of_even_lengths(longest: int, causal
     dims = {"b": 8, "h": 4, "g": 2, "s": 8 * length, "t": 8 * length, "d": 128, "longest": longest}
     problem = AttentionVarlenAmpere.problem(**dims, options={"causal": causal})
     space = build_space(AttentionVarlenAmpere, problem, device("a100"))
-    point = {"vector": 8, "across": 16, "warps": 4, "rows": 32, "bn": bn, "stages": 1}
+    point = {"vector": 8, "across": 16, "warps": 4, "rows": 32, "bn": bn, "stages": 1, "waits": "for both"}
     demand = space.counts(0).demand({**space.environment, **problem.environment(), **point}, space.device)
     rounds = [
         0 if i >= length else -(-min(length, i + bm if causal else length) // bn) for i in range(0, longest, bm)
