@@ -24,7 +24,8 @@ def schedule(program: Program) -> Program:
     for s in walk(made.body):
         if isinstance(s, n.InRole):
             produced = {f.pipeline for f in walk(s.body) if isinstance(f, n.Produce)}
-            if left := _check_pairs(program, s.body, frozenset(produced & consumed_by(made, s.role)), frozenset(), ""):
+            own = frozenset(produced & consumed_by(program, s.role))
+            if left := _check_pairs(program, s.body, own, frozenset(), ""):
                 raise _unpaired(program, min(left), "")
         for inner in s.children:
             if not inner.prefetch.same(0) and (why := not_prefetched(s)):

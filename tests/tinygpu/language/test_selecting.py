@@ -90,11 +90,11 @@ def test_tiles_that_cross_are_parts_of_one_partition() -> None:
 @pytest.mark.parametrize("axis", [0, 1])
 def test_the_part_of_a_partition_knows_the_whole(axis: int) -> None:
     who = blocked((8, 32), threads=32)
-    assert who.part_of is None
-    assert who.along(axis).part_of is who
-    assert who.reduced(axis).part_of is who
-    assert who.T.part_of is None
-    assert who.along(axis).T.part_of is None
+    along, across = who.along(axis), who.along(1 - axis)
+    assert along.whole_of([across]) is who
+    assert who.reduced(axis).whole_of([who.reduced(1 - axis)]) is who
+    assert str(along.T.whole_of([across.T])) == str(who.T)
+    assert along.whole_of([blocked((8, 32), threads=32).along(1 - axis)]) is None
 
 
 def test_outputs_of_chosen_numbers_are_declared_as_before() -> None:
