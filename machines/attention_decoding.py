@@ -42,15 +42,18 @@ ROWS = 16  # of a warp
 
 def parts_of(q: Any, k: Any, v: Any, lengths: Any, scale: Any, c: int, chunk: int) -> tuple[Any, Any, Any]:
     """Of c parts of the keys: the weighed sums of values, the largest scores, and the sums of weights."""
-    end, more = c * chunk, max(0, c * chunk - k.shape[2])
-    k, v = (np.pad(x[:, :, :end].astype(np.float32), ((0, 0), (0, 0), (0, more), (0, 0))) for x in (k, v))
-    seen = (np.arange(end) < lengths[:, None])[:, None, None]
-    w = np.where(seen, np.einsum("bhrd,bhtd->bhrt", q.astype(np.float32), k) * scale, NOTHING_YET)
-    w = w.reshape(*w.shape[:3], c, chunk)
-    top = w.max(axis=4)
-    e = np.where(seen.reshape(-1, 1, 1, c, chunk), np.exp(w - top[..., None]), 0)
-    o = np.einsum("bhrcj,bhcjd->bhcrd", e.astype(q.dtype).astype(np.float32), v.reshape(*v.shape[:2], c, chunk, -1))
-    return o, top.transpose(0, 1, 3, 2), e.sum(axis=4).transpose(0, 1, 3, 2)
+    found = []
+    for first in range(0, c * chunk, chunk):
+        begin = min(first, k.shape[2] - 1)  # of a part behind all keys, none of which it has
+        keys, values = (x[:, :, begin : first + chunk].astype(np.float32) for x in (k, v))
+        seen = (np.arange(keys.shape[2]) < lengths[:, None] - first)[:, None, None]
+        w = np.where(seen, np.einsum("bhrd,bhtd->bhrt", q.astype(np.float32), keys) * scale, NOTHING_YET)
+        top = w.max(axis=3)
+        e = np.where(seen, np.exp(w - top[..., None]), 0)
+        o = np.einsum("bhrt,bhtd->bhrd", e.astype(q.dtype).astype(np.float32), values)
+        found.append((o, top, e.sum(axis=3)))
+    o, top, total = (np.stack(of, axis=2) for of in zip(*found, strict=True))
+    return o, top, total
 
 
 class PartsOfKeys(AttendsByWarps):

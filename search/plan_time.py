@@ -7,7 +7,7 @@ come from DRAM. A sum whose terms know nothing of each other's private parameter
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from tinygpu.expressions import Expr, compile_arrays, expr
 from tinygpu.language.step import BoundStep
 from tinygpu.language.workspace import Workspace
 from tinygpu.search.evaluation import Evaluation, Failure
+from tinygpu.search.predicted import columns_of
 from tinygpu.search.searchable import Columns, Point
 from tinygpu.search.terms import Term
 from tinygpu.spaces.plan_space import PlanSpace
@@ -104,6 +105,22 @@ class PlanTime:
         """(rows,) seconds of one step; the columns have what its term depends on."""
         rows = len(next(iter(columns.values()))) if columns else 1
         out = np.full(rows, math.inf)
+        for number, mask, mine in self._by_structure(index, columns, rows):
+            out[mask] = predict(self.space.device, self.demand(index, number, mine)).seconds
+        return out
+
+    def rooflines(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        """(points,) least seconds of the whole, as each of these candidates counts its work (see `PlanPrediction`)."""
+        columns, arithmetic_s = columns_of(points), np.zeros(len(points))
+        for index in range(len(self.space.steps)):
+            for number, mask, mine in self._by_structure(index, columns, len(points)):
+                arithmetic_s[mask] += self._arithmetic_s(self.demand(index, number, mine))
+        return np.maximum(arithmetic_s, self._least_s)
+
+    def _by_structure(
+        self, index: int, columns: Columns, rows: int
+    ) -> Iterator[tuple[int, NDArray[np.bool_], dict[str, NDArray[np.int64]]]]:
+        """For each structure of a step that some rows have: its number, which rows, and their numbers."""
         step, signature = self.space.steps[index], self.space.signatures[index]
         for number, structure in enumerate(signature.structures):
             mask = np.ones(rows, dtype=np.bool_)
@@ -113,13 +130,15 @@ class PlanTime:
                 else:
                     mask &= np.asarray(columns[f"{step.name}.{name}"]) == label
             if mask.any():
-                mine = {
-                    name: np.asarray(column)[mask].astype(np.int64)
-                    for name, column in columns.items()
-                    if np.asarray(column).dtype.kind in "iu" or all(isinstance(v, int) for v in column)
-                }
-                out[mask] = predict(self.space.device, self.demand(index, number, mine)).seconds
-        return out
+                yield (
+                    number,
+                    mask,
+                    {
+                        name: np.asarray(column)[mask].astype(np.int64)
+                        for name, column in columns.items()
+                        if np.asarray(column).dtype.kind in "iu" or all(isinstance(v, int) for v in column)
+                    },
+                )
 
     def demand(self, index: int, structure: int, numbers: Mapping[str, Any], extra_wavefronts: float = 0.0) -> Demand:
         """What one step asks for, less what it finds in L2.
@@ -159,10 +178,17 @@ class PlanTime:
         """The prediction of one candidate, with what is known of its kernels beyond the counts, step by step."""
         demands = self.demands(point, extra_wavefronts=extra_wavefronts, registers=registers)
         found = {name: predict(self.space.device, demand, launch=launch) for name, demand in demands.items()}
-        alone = (predict(self.space.device, replace(d, compulsory_dram_bytes=0)) for d in demands.values())
-        arithmetic_s = sum(float(step.roofline_s) for step in alone)
-        least_s = self._compulsory_bytes() / self.space.device.dram_bytes_per_s
-        return PlanPrediction(found, max(arithmetic_s, least_s))
+        arithmetic_s = sum(float(self._arithmetic_s(d)) for d in demands.values())
+        return PlanPrediction(found, max(arithmetic_s, self._least_s))
+
+    def _arithmetic_s(self, demand: Demand) -> Any:
+        """Least seconds of a step's arithmetic: what it moves may lie in L2."""
+        return predict(self.space.device, replace(demand, compulsory_dram_bytes=0)).roofline_s
+
+    @property
+    def _least_s(self) -> float:
+        """Least seconds in which the plan's own tensors are moved once."""
+        return self._compulsory_bytes() / self.space.device.dram_bytes_per_s
 
     # -- what lies in L2 -------------------------------------------------------------------------------------------
 

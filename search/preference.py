@@ -8,6 +8,7 @@ time, so that it decides between neighbours and never makes up for a loss that t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from tinygpu.cost.counts import Counted
 from tinygpu.cost.predictor import Prediction
 from tinygpu.devices import Device
-from tinygpu.search.predicted import PredictedTime, counted, counted_at
+from tinygpu.search.predicted import PredictedTime, columns_of, counted, counted_at
 from tinygpu.search.result import Result
 from tinygpu.search.searchable import Columns, Point
 from tinygpu.spaces.build import MachineSpace
@@ -145,15 +146,26 @@ def ranked(objective: PredictedTime, result: Result, groups: int, each: int) -> 
     bests = sorted(pairs[0][0] for pairs in found.values())
     last = bests[min(groups, len(bests)) - 1] * (1 + _EQUAL)
 
-    def key(r: Ranked) -> tuple[int, tuple[tuple[str, bool, Any], ...]]:
-        return round(r.score / bests[0] / _EQUAL), canonical(r.point)
-
+    key = _in_order(bests[0])
     out = []
     for pairs in found.values():
         if pairs[0][0] <= last:
             group = [Ranked(history[row].point, score) for score, row in pairs if score <= farthest]
             out.append(sorted(group, key=key)[:each])
     return sorted(out, key=lambda group: key(group[0]))[:groups]
+
+
+def scored(objective: PredictedTime, points: Sequence[Point]) -> list[Ranked]:
+    """Candidates with the same parameters by value and strain, best first; none of which the launch is refused."""
+    columns = columns_of(points)
+    totals = objective.score_columns(columns) + judge(objective, columns, len(points))[0]
+    found = [Ranked(p, score) for p, score in zip(points, totals.tolist(), strict=True) if math.isfinite(score)]
+    return sorted(found, key=_in_order(min(r.score for r in found))) if found else []
+
+
+def _in_order(best: float) -> Callable[[Ranked], tuple[int, tuple[tuple[str, bool, Any], ...]]]:
+    """A key by score, in units that arrays of other lengths do not round differently; of equals by names and values."""
+    return lambda r: (round(r.score / best / _EQUAL), canonical(r.point))
 
 
 def alike(objective: PredictedTime, result: Result, point: Point) -> tuple[int, tuple[str, ...]]:

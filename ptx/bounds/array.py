@@ -11,6 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from tinygpu.ptx.bounds import elementwise, moved, sums
 from tinygpu.ptx.bounds.arithmetic import Rounding
+from tinygpu.ptx.bounds.contraction import contracted
 from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, exactly, marks_of
 
 # Methods that are functions of NumPy, too.
@@ -372,7 +373,7 @@ class Enclosed(NDArrayOperatorsMixin):
             for label, size in zip(term.replace("...", ""), e.value.shape[::-1][: len(term)][::-1], strict=False)
         }
         terms = math.prod(labels.values()) / max(np.asarray(result).size, 1)
-        return self._product(lambda *v: np.einsum(formula, *v), operands, max(terms, 1))
+        return self._product(lambda *v: contracted(formula, *v), operands, max(terms, 1))
 
     def _np_zeros_like(self, a: Any, shape: Any = None, **_: Any) -> Any:
         return self._filled(a, 0.0, shape)

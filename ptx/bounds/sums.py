@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.bounds.enclosure import Enclosure, Values, enclosed, exactly, marks_of
@@ -37,7 +38,7 @@ def linear(
         quantum = quantum if quantum >= rounding.smallest else 0.0
         if quantum and of_products and terms * _largest(operands) <= quantum * rounding.whole:
             return exactly(value, quantum, marks)
-        sizes = [_finite(np.abs(o.value)) for o in operands]
+        sizes, radii = [_finite(np.abs(o.value)) for o in operands], [_radius(o) for o in operands]
         size = np.asarray(function(*sizes))
         if quantum:
             if np.max(size, initial=0) <= quantum * rounding.whole:
@@ -45,12 +46,14 @@ def linear(
             marks |= {"outgrown"}
         error = np.zeros(value.shape)
         if not exact:
-            reach = np.asarray(function(*[_finite(np.abs(o.value) + _radius(o)) for o in operands]))
+            apart = zip(operands, sizes, radii, strict=True)
+            reaches = [size if r is None else _finite(np.abs(o.value) + r) for o, size, r in apart]
+            reach = np.asarray(function(*reaches))
             error, size = reach - size, reach
         error = error + rounding.sum(terms) * size + terms * rounding.smallest
         if rounding.short_sums and len(operands) == 2:
             error = error + short_sum_error(function, operands[0].value, operands[1].value, size)
-        low, high, unknown = _with_specials(function, operands, value, size > rounding.largest)
+        low, high, unknown = _with_specials(function, operands, radii, of_products, value, size > rounding.largest)
         low, high = np.where(np.isfinite(value), value - error, low), np.where(np.isfinite(value), value + error, high)
     return replace(enclosed(value, low, high, rounding.largest, unknown, marks=marks), terms=terms)
 
@@ -61,36 +64,54 @@ def _largest(operands: Sequence[Enclosure]) -> float:
 
 
 def _with_specials(
-    function: Callable[..., Values], operands: Sequence[Enclosure], value: Values, unknown: Values
+    function: Callable[..., Values],
+    operands: Sequence[Enclosure],
+    radii: Sequence[Values | None],
+    of_products: bool,
+    value: Values,
+    unknown: Values,
 ) -> tuple[Values, Values, Values]:
     """(low, high, where nothing can be said) of sums with terms that are infinite or no number.
 
+    radii    of the operands
     unknown  where finite terms may overflow
     """
     low = high = value
-    if all(np.isfinite(o.value).all() and (o.exact or np.isfinite(_radius(o)).all()) for o in operands):
+    pairs = list(zip(operands, radii, strict=True))
+    loose = [np.False_ if r is None else ~(np.isfinite(r) | np.isnan(o.value)) for o, r in pairs]
+    if all(np.isfinite(o.value).all() for o in operands) and not any(mask.any() for mask in loose):
         return low, high, unknown
-    nan = _touches(function, operands, [np.isnan(o.value) & np.isnan(o.low) & np.isnan(o.high) for o in operands])
-    loose = _touches(function, operands, [~(np.isfinite(_radius(o)) | np.isnan(o.value)) for o in operands])
-    if not all(o.exact for o in operands):  # infinity times what may be zero
-        loose |= ~np.isfinite(value)
-    return low, high, np.asarray((unknown | loose) & ~nan)
+    missing = [np.isnan(o.value) & np.isnan(o.low) & np.isnan(o.high) for o in operands]
+    shapes = [o.value.shape for o in operands]
+    nan, anything = (_touches(function, shapes, masks, of_products, value.shape) for masks in (missing, loose))
+    if any(r is not None for r in radii):  # infinity times what may be zero
+        anything = anything | ~np.isfinite(value)
+    return low, high, np.asarray((unknown | anything) & ~nan)
 
 
-def _touches(function: Callable[..., Values], operands: Sequence[Enclosure], masks: Sequence[Values]) -> Values:
-    """Results with a term of which a factor is marked."""
-    found = []
+def _touches(
+    function: Callable[..., Values],
+    shapes: Sequence[tuple[int, ...]],
+    masks: Sequence[NDArray[np.bool_] | np.bool_],
+    of_products: bool,
+    shape: tuple[int, ...],
+) -> NDArray[np.bool_]:
+    """Results, of `shape`, with a term of which a factor is marked, or that is marked itself.
+
+    shapes  of the operands
+    """
+    found = np.zeros(shape, dtype=bool)
     for i, mask in enumerate(masks):
-        ones = [np.ones(o.value.shape) for o in operands]
-        ones[i] = mask.astype(np.float64)
-        found.append(np.asarray(function(*ones)) > 0)
-    return np.asarray(np.logical_or.reduce(found))
+        if mask.any():
+            others = [np.ones(s) if of_products else np.zeros(s) for s in shapes]
+            found |= np.asarray(function(*others[:i], mask.astype(np.float64), *others[i + 1 :])) > 0
+    return found
 
 
-def _radius(o: Enclosure) -> Values:
-    """How far each element may be off; 0 where it is exact, an infinity included."""
+def _radius(o: Enclosure) -> Values | None:
+    """How far each element may be off, 0 where an infinity is certain; None where all are exact."""
     if o.exact:
-        return np.zeros(o.value.shape)
+        return None
     off = np.maximum(o.high - o.value, o.value - o.low)
     return np.where((o.low == o.value) & (o.high == o.value), 0.0, np.where(np.isnan(o.value), np.inf, off))
 

@@ -8,20 +8,18 @@ reference on the very bytes that it read, so that a wrong one is named, and what
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
-
-from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator import EmulationFault, Order, PreparedKernel, PtxSyntaxError, UnsupportedInstruction, prepare
 from tinygpu.ptx.launching.kernels import Kernels, Stage
-from tinygpu.ptx.verification.comparison import Check, compare, compare_arrays
+from tinygpu.ptx.verification.comparison import Check, compare
 from tinygpu.ptx.verification.derived_whole import derive_whole
 from tinygpu.ptx.verification.in_order import DeviceMemory, run_stage, said_of
 from tinygpu.ptx.verification.inputs import Inputs
 from tinygpu.ptx.verification.line_info import LineInfo
-from tinygpu.ptx.verification.trial import Trial, draw, reference_answers, rounding_of
+from tinygpu.ptx.verification.step_judge import StepJudge
+from tinygpu.ptx.verification.trial import Trial, draw
 from tinygpu.ptx.verification.verify import CPU_SECONDS, RefusedText, Verification, verify
 from tinygpu.seeds import check_seed
 
@@ -74,6 +72,8 @@ def verify_kernels(
         if to_first_failure and not found.passed:
             return Verification(kernels.name, small.problem, tuple(checks), None, {}, tuple(left_out))
     codes = [_prepared(stage, of) for stage, of in zip(small.stages, known, strict=True)]
+    judges = [StepJudge(stage) for stage in small.stages]
+    trials: dict[Inputs, Trial] = {}
     size = sum(o.extent_elems * o.dtype.bytes for o in (*small.problem.operands, *small.workspaces))
     if size > MOST_BYTES:
         left_out.append(f"all steps in their order: {size:,} bytes of tensors, more than {MOST_BYTES:,}")
@@ -83,7 +83,9 @@ def verify_kernels(
             if number and spent > cpu_seconds:
                 left_out.append(f"all steps in their order, {inputs}, {order}: more than {cpu_seconds:g} s of CPU time")
                 continue
-            checks += _run(small, codes, known, inputs, order, seed)
+            if inputs not in trials:
+                trials[inputs] = draw(small.machine, small.problem, inputs, seed)
+            checks += _run(small, codes, known, judges, trials[inputs], order, seed)
             if to_first_failure and not all(c.passed for c in checks):
                 break
     return Verification(kernels.name, small.problem, tuple(checks), None, {}, tuple(left_out))
@@ -107,16 +109,17 @@ def _run(
     kernels: Kernels,
     codes: Sequence[PreparedKernel],
     lines: Sequence[LineInfo | None],
-    inputs: Inputs,
+    judges: Sequence[StepJudge],
+    trial: Trial,
     order: Order,
     seed: int,
 ) -> list[Check]:
     """The checks of one run of all kernels: that of the whole, behind those of steps that are wrong in it."""
-    trial = draw(kernels.machine, kernels.problem, inputs, seed)
+    inputs = trial.inputs
     memory = DeviceMemory.of(kernels, trial.arrays)
     wrong: list[Check] = []
-    for stage, code, of in zip(kernels.stages, codes, lines, strict=True):
-        given = _given(stage, memory)
+    for stage, code, of, judge in zip(kernels.stages, codes, lines, judges, strict=True):
+        given = judge.given(memory)
         try:
             left = run_stage(stage, code, memory, trial.scalars, order, seed)
         except EmulationFault as fault:
@@ -124,7 +127,7 @@ def _run(
             return [*wrong, Check(inputs, order, float("nan"), 0.0, 0, 0, said, f"all steps, in step {stage.name}")]
         except (PtxSyntaxError, UnsupportedInstruction) as error:
             raise RefusedText(said_of(stage, of.refusal(error) if of is not None else str(error))) from error
-        check = _judged(stage, memory, given, trial, order)
+        check = judge.check(memory, given, trial, order)
         if left.report.advisories:
             check = replace(check, fault=f"advisory: {left.report.advisories[0]}")
         for w in stage.kernel.workspaces:
@@ -143,23 +146,3 @@ def _why(kernels: Kernels) -> str:
         return ", each of which is right"
     rounded = " and ".join(f"{o.name} to {o.dtype}" for o in narrow)
     return f", each of which is right, and which round {rounded}, as the reference must (x.astype)"
-
-
-def _given(stage: Stage, memory: DeviceMemory) -> dict[str, NDArray[Any]]:
-    """What a step is about to read, by its machine's names."""
-    read = {o.name for o in stage.problem.operands if o.access != "out"}
-    return {own: memory.array(name) for own, name in stage.tensors.items() if own in read}
-
-
-def _judged(
-    stage: Stage, memory: DeviceMemory, given: Mapping[str, NDArray[Any]], trial: Trial, order: Order
-) -> Check:
-    """What a step left, against its own machine's reference of what it read."""
-    problem, machine = stage.problem, stage.machine
-    scalars = {own: trial.scalars[name] for own, name in stage.scalars.items()}
-    rounding = rounding_of(machine, problem)
-    shapes = {o.name: o.shape for o in problem.operands}
-    answers = reference_answers(machine, problem, given, scalars, rounding, shapes, dict(stage.kernel.point))
-    mine = Trial(problem, trial.inputs, given, scalars, answers)
-    got = {own: memory.array(name) for own, name in stage.tensors.items() if problem.operand(own).access != "in"}
-    return compare_arrays(mine, got, order, f"all steps, in step {stage.name}")

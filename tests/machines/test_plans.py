@@ -20,6 +20,12 @@ from tinygpu.language import Dim, Input, Machine, Output, Param, Plan, Step, Wor
 from tinygpu.ptx import isa
 from tinygpu.ptx.launching.kernels import Kernels
 from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification import whole
+from tinygpu.ptx.verification.derived_whole import derive_whole
+from tinygpu.ptx.verification.in_order import run_stage
+from tinygpu.ptx.verification.inputs import SMALL, drawn
+from tinygpu.ptx.verification.step_judge import StepJudge
+from tinygpu.ptx.verification.trial import reference_answers, rounding_of
 from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.minimize import minimize
 from tinygpu.search.plan_time import PlanTime
@@ -216,6 +222,16 @@ def test_the_time_of_a_plan_is_that_of_its_kernels() -> None:
         assert whole.roofline_s <= whole.seconds
 
 
+@pytest.mark.parametrize("plan", PLANS)
+def test_rooflines_of_many_points_are_those_of_their_predictions(plan: type[Plan]) -> None:
+    space = space_of(plan, tuple(PLANS[plan][0].items()))
+    objective = PlanTime(space)
+    points = space.sample(20, seed=3)
+    assert objective.rooflines(points).tolist() == pytest.approx(
+        [objective.prediction(p).roofline_s for p in points], rel=1e-14
+    )
+
+
 def _columns(point: Any) -> dict[str, Any]:
     return {name: np.array([value]) for name, value in point.items()}
 
@@ -237,6 +253,45 @@ def test_the_step_whose_kernel_is_wrong_is_named(step: int, right: str, wrong: s
     wrongly = {c.where for c in found.checks if not c.passed}
     assert f"all steps, in step {names[step]}" in wrongly
     assert not any(f"step {name}" in where for where in wrongly for name in names if name != names[step])
+
+
+def test_a_step_is_judged_by_what_it_read_this_time() -> None:
+    """What a judge keeps is what is worked out anew, of the same bytes and of others."""
+    space = space_of(SoftmaxInPasses, (("m", 3), ("n", 129)))
+    (point,) = space.sample(1, seed=4)
+    kernels = derive_whole(kernels_of(space, point))
+    stage = kernels.stages[-1]
+    machine, problem = stage.machine, stage.problem
+    shapes = {o.name: o.shape for o in problem.operands}
+    arrays, scalars = drawn(machine, problem, "random", 0, shapes, SMALL)
+    (name, *_) = arrays
+    other = arrays | {name: np.nextafter(arrays[name], np.float32(0))}
+    judge = StepJudge(stage)
+    found = [judge.answers(given, scalars) for given in (arrays, dict(arrays), other, arrays)]
+    assert found[1] is found[0]
+    for answers, given in zip(found, (arrays, arrays, other, arrays), strict=True):
+        anew = reference_answers(machine, problem, given, scalars, rounding_of(machine, problem), shapes, kernels.point)
+        for output, answer in anew.items():
+            np.testing.assert_array_equal(answers[output].value, answer.value)
+            np.testing.assert_array_equal(answers[output].low, answer.low)
+    assert any(np.any(found[2][output].value != found[0][output].value) for output in found[0])
+
+
+def test_an_order_in_which_alone_a_kernel_is_wrong_shows_in_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs and answers are shared by the orders of the whole; what kernels leave is not."""
+    space = space_of(RowSums, (("m", 3), ("n", 2049)))
+    (point,) = space.sample(1, seed=4)
+    kernels = kernels_of(space, point)
+    bad = replace(kernels.stages[0].kernel, ptx=kernels.stages[0].kernel.ptx.replace("add.rn.f32", "sub.rn.f32"))
+    wrong = replace(kernels.stages[0], kernel=bad)
+
+    def run(stage: Any, code: Any, memory: Any, scalars: Any, order: Any, seed: int) -> Any:
+        text = bad.ptx if order == "early" and stage.name == wrong.name else stage.kernel.ptx
+        return run_stage(stage, text, memory, scalars, order, seed)
+
+    monkeypatch.setattr(whole, "run_stage", run)
+    found = whole.verify_kernels(kernels, orders=("late", "early"))
+    assert {c.order for c in found.checks if not c.passed} == {"early"}
 
 
 def test_wrong_wiring_is_no_steps_fault() -> None:

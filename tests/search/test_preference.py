@@ -15,7 +15,7 @@ from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.search.history import History
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime, counted_at
-from tinygpu.search.preference import RESOLUTION, alike, division, judge, ranked, strain_at
+from tinygpu.search.preference import RESOLUTION, alike, division, judge, ranked, scored, strain_at
 from tinygpu.search.result import Result
 from tinygpu.search.searchable import Point
 from tinygpu.spaces.build import MachineSpace, build_space
@@ -225,6 +225,20 @@ WORSE: dict[str, dict[str, int | str]] = {
     "tiles that CTAs share": {"stream_k": 1},
     "tiles of one CTA": {"ctas": "one", "stages": 4},
 }
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_points_are_scored_together_as_each_is_alone(seed: int) -> None:
+    problem = MatmulBlackwell.problem(m=4096, n=4096, k=4096, dtypes={"a": "bf16"})
+    space = build_space(MatmulBlackwell, problem, device("b200"))
+    objective = PredictedTime(space)
+    points = list(space.space.sample(30, np.random.default_rng(seed)))
+    found = scored(objective, points)
+    assert [r.score for r in found] == pytest.approx(sorted(r.score for r in found), rel=1e-9)
+    assert len(found) == sum(np.isfinite(float(objective.prediction(p).seconds)) for p in points)
+    for r in found:
+        alone = objective.prediction(r.point)
+        assert r.score == pytest.approx(float(alone.seconds) + strain_at(space, r.point, alone), rel=1e-12)
 
 
 @pytest.mark.parametrize("what", WORSE)

@@ -12,7 +12,7 @@ from tinygpu.notebook import html as notebook
 from tinygpu.ptx.launching.kernels import Kernels
 from tinygpu.search.plan_time import PlanPrediction, PlanTime
 from tinygpu.search.predicted import PredictedTime
-from tinygpu.search.preference import FAR, Ranked, strain_at
+from tinygpu.search.preference import FAR, scored, strain_at
 from tinygpu.search.refine import refine
 from tinygpu.search.result import Result
 from tinygpu.search.searchable import Point
@@ -133,7 +133,7 @@ def _finalist(
     space = objective.space
     parts: list[Finalist] = []
     for index in range(len(space.steps)):
-        found = _step(space, index, points, layouts, failed)
+        found = _step(objective, index, points, layouts, failed)
         if not found:
             return None
         parts.append(found[0])
@@ -141,7 +141,7 @@ def _finalist(
     if point not in space.space:  # a constraint of the plan's own ties the steps together: the best point as it is
         parts = []
         for index in range(len(space.steps)):
-            found = _step(space, index, points[:1], layouts, failed)
+            found = _step(objective, index, points[:1], layouts, failed)
             if not found:
                 return None
             parts.append(found[0])
@@ -153,22 +153,22 @@ def _finalist(
 
 
 def _step(
-    space: PlanSpace, index: int, points: list[Point], layouts: SolverCache, failed: Callable[[Failed], None]
+    objective: PlanTime, index: int, points: list[Point], layouts: SolverCache, failed: Callable[[Failed], None]
 ) -> tuple[Finalist, ...]:
     """Of the different points of a step the best ones, as kernels."""
-    first = space.candidate(index, points[0])
-    time = PredictedTime(first.space)
-    seen: dict[tuple[tuple[str, int | str], ...], Ranked] = {}
+    space, names = objective.space, objective.terms[index].names
+    different: dict[tuple[object, ...], Point] = {}
     for point in points:
-        mine = space.candidate(index, point).point
-        key = tuple(mine.items())
-        if key not in seen:
-            if len(seen) == REFINED:
-                break
-            prediction = time.prediction(mine)
-            seen[key] = Ranked(mine, float(prediction.seconds) + strain_at(first.space, mine, prediction))
-    ranked = sorted(seen.values(), key=lambda r: r.score)
-    return finalists(first.space, time, [refine(time, ranked, layouts, keep=ASSEMBLED)], 1, failed)
+        different.setdefault(tuple(point.get(name) for name in names), point)
+    mine: dict[tuple[object, ...], Point] = {}
+    for point in different.values():
+        candidate = space.candidate(index, point)
+        mine.setdefault(tuple(candidate.point.items()), candidate.point)
+        if len(mine) == REFINED:
+            break
+    time = PredictedTime(candidate.space)
+    refined = refine(time, scored(time, list(mine.values())), layouts, keep=ASSEMBLED)
+    return finalists(time.space, time, [refined], 1, failed)
 
 
 def _joined(space: PlanSpace, shared: Point, parts: list[Finalist]) -> dict[str, int | str]:

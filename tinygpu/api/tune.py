@@ -6,6 +6,7 @@ Every step is a function of its own room; this file is their order.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -26,9 +27,9 @@ from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.budget import Budget
 from tinygpu.search.evaluation import Objective
 from tinygpu.search.minimize import minimize
-from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.progress import Progress
 from tinygpu.search.result import Result
+from tinygpu.search.searchable import Point
 from tinygpu.search.strategies import check_name
 from tinygpu.seeds import check_seed
 from tinygpu.solver.smem import SolverCache
@@ -299,9 +300,10 @@ def roofline_seconds(objective: AnyTime) -> float:
     space = objective.space
     apart = isinstance(space, MachineSpace) and space.counts(0).operand
     points = space.space.sample(1 if apart else _ROOFLINE_CANDIDATES, np.random.default_rng(0))
-    if isinstance(objective, PredictedTime):
-        return float(objective.rooflines(points).min())
-    return min(float(objective.prediction(point).roofline_s) for point in points)
+    alike: dict[tuple[str, ...], list[Point]] = defaultdict(list)  # by the parameters that they have
+    for point in points:
+        alike[tuple(point)].append(point)
+    return min(float(objective.rooflines(some).min()) for some in alike.values())
 
 
 def _why_nothing(searched: Sequence[Searched], failed: Sequence[Failed]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tinygpu.cost.counting import count
 from tinygpu.cost.counts import Counts
@@ -50,12 +50,12 @@ class MachineSpace(BuiltSpace):
 
     @cached_property
     def fillers(self) -> tuple[Filler, ...]:
-        return tuple(filler(t.program, frozenset(t.axes)) for t in self.traces)
+        return tuple(_filler(t.program, frozenset(t.axes)) for t in self.traces)
 
     def counts(self, index: int) -> Counts:
         """The compiled counts of one part."""
         if index not in self._counts:
-            counted = count(self.traces[index].program, self.machine.heuristics)
+            counted = _count(self.traces[index].program, tuple(self.machine.heuristics))
             self._check_symbols(counted, index)
             self._counts[index] = counted
         return self._counts[index]
@@ -76,6 +76,11 @@ class MachineSpace(BuiltSpace):
     @cached_property
     def _counts(self) -> dict[int, Counts]:
         return {}
+
+
+# Problems that differ in sizes alone have the same programs (`trace`): what is made of these is made once.
+_count = lru_cache(maxsize=512)(count)
+_filler = lru_cache(maxsize=512)(filler)
 
 
 def build_space(machine: type[Machine], problem: Problem, device: Device) -> MachineSpace:

@@ -11,6 +11,8 @@ import pytest
 from tinygpu.devices import device
 from tinygpu.language import Dim, InOut, Input, Machine, Param, blocked, integers
 from tinygpu.ptx import isa
+from tinygpu.ptx.bounds.answers import answers
+from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.solver.smem import SolverCache
@@ -62,3 +64,19 @@ def test_sums_of_any_order_are_right_and_such_that_lack_a_term_are_not(kind: str
         found = verified(bins(kind), n, v, seed)
         assert found.passed, f"{kind}, n={n}, v={v}, seed {seed}: {found}"
         assert not verified(bins(kind, 3), n, v, seed).passed
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, 1e9])
+def test_what_is_no_number_or_may_be_any_marks_the_sum_that_it_is_added_to_and_no_other(special: float) -> None:
+    """y[k[i]] += f(x[i]) of rounded terms, of which one is special; of 1e9 f divides by a difference that may be 0."""
+
+    def added(k: Any, x: Any, y: Any) -> Any:
+        y = y.copy()
+        np.add.at(y, k.astype(int), np.where(x == 1e9, 1 / (x / 3 * 3 - x), x / 3))
+        return y
+
+    k, x, y = np.array([0, 1, 1, 2]), np.array([0.1, 0.2, special, 0.4]), np.full(4, 0.7)
+    found = answers(added, {"k": k, "x": x, "y": y}, {}, ["y"], Rounding(exact=True))["y"]
+    assert found.followed == ""
+    assert (found.high[[0, 2, 3]] < found.low[[0, 2, 3]] + 1e-5).all()
+    assert not np.isfinite(found.low[1])

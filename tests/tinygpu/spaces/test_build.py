@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinygpu.cost.counting import count
 from tinygpu.devices import device
 from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, blocked
 from tinygpu.language.trace import preferences, trace
+from tinygpu.program.fill import filler
 from tinygpu.ptx import isa
 from tinygpu.spaces.build import MachineSpace, build_space
 
@@ -107,3 +109,17 @@ def test_another_rate_keeps_the_space_and_another_limit_is_refused(made: Machine
     assert str(refused.value) == (
         f"[{made.space.name}] {larger.name} has another {first} than A100-SXM4-80GB; build its space"
     )
+
+
+def test_what_is_counted_of_one_problem_is_right_for_one_of_other_sizes(made: MachineSpace) -> None:
+    """Sizes are values of what was counted: it is made once, and says what it would say if it were made for them."""
+    other = build_space(Copy, Copy.problem(m=7, n=1000, lds={"x": 1002}, aligns={"y": 8}), device("a100"))
+    for point in other.space.sample(8, np.random.default_rng(0)):
+        index = other.structure_index(point)
+        assert other.counts(index) is made.counts(index)
+        traced = trace(Copy, other.problem, other.structures[index])
+        chosen = {a: int(point[a]) for a in traced.axes}
+        values = {**other.environment, **chosen}
+        anew = count(traced.program, Copy.heuristics)
+        assert other.counts(index).counted(values).by_name == anew.counted(values).by_name
+        assert str(other.program(point)) == str(filler(traced.program, frozenset(traced.axes)).fill(chosen))
