@@ -17,6 +17,7 @@ from tinygpu.testing.judges import Judgement
 
 sys.path.append(str(Path(__file__).parents[1]))
 long_run: Any = importlib.import_module("tests.benchmarks.long_run")
+draw_journal: Any = importlib.import_module("tests.benchmarks.draw_journal")
 
 
 machines_that_ship, places = long_run.names, long_run.places
@@ -32,10 +33,10 @@ def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_goes_on_where_its_journal_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = tmp_path / "journal"
     assert long_run.main([str(journal), "--cpu-seconds", "0.4", "--seed", "3"]) == 0
-    first = list(long_run.read(journal))
+    first = list(draw_journal.read(journal))
     journal.write_text(journal.read_text() + '{"number": ', encoding="utf-8")  # cut off in the middle of a line
     assert long_run.main([str(journal), "--cpu-seconds", str(sum(d.cpu for d in first) + 0.2), "--seed", "3"]) == 0
-    both = list(long_run.read(journal))
+    both = list(draw_journal.read(journal))
     assert both[: len(first)] == first
     assert len(both) > len(first)
     assert [d.number for d in both] == list(range(len(both)))
@@ -89,7 +90,7 @@ def test_every_machine_of_blackwell_has_a_device() -> None:
 def test_draws_of_other_machines_are_passed_over(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     assert long_run.main([str(journal), "--cpu-seconds", "0.4", "--only", "softmax"]) == 0
-    drawn = list(long_run.read(journal))
+    drawn = list(draw_journal.read(journal))
     assert drawn
     assert [(d.number, d.machine) for d in drawn] == [(2 * k + 1, "softmax") for k in range(len(drawn))]
 
@@ -122,7 +123,7 @@ def test_a_draw_is_of_the_structure_and_type_whose_turn_they_are() -> None:
 
 
 def test_a_table_says_what_was_met_of_what_there_is() -> None:
-    one = long_run.Drawn(0, "softmax", "a100", "x:f16 y:f32", "rows=lanes", "case", "right", "", 2.0, 40, 41, True)
+    one = draw_journal.Drawn(0, "softmax", "a100", "x:f16 y:f32", "rows=lanes", "case", "right", "", 2.0, 40, 41, True)
     two = replace(one, structure="rows=warps", on="a10", spills=False)
     rows = list(long_run.table([one, two], 0))
     assert rows[0].endswith("| h100-sxm5 | rtx-5090 | b200 | structures | types | spill | s of CPU |")
@@ -137,7 +138,7 @@ def test_kinds_and_groups_of_tensor_products_are_counted() -> None:
         for ctas in ("one", "pairs")
     )
     assert [set(long_run.tensor_products(space.program(p))) for p in (one, two)] == [{"f16 1"}, {"f16 2"}]
-    drawn = long_run.Drawn(
+    drawn = draw_journal.Drawn(
         0, "matmul_blackwell", "b200", "", "", "", "right", "", 2.0, products="f16 1", orders="late early late"
     )
     draws = [drawn, replace(drawn, stage="wrong", cpu=3.0), replace(drawn, products="i8 2", cpu=1.4, orders="spurious")]

@@ -15,6 +15,7 @@ from tinygpu.testing.judges import Judgement
 
 sys.path.append(str(Path(__file__).parents[1]))
 product_run: Any = importlib.import_module("tests.benchmarks.product_run")
+draw_journal: Any = importlib.import_module("tests.benchmarks.draw_journal")
 MACHINES = ("softmax", "matmul_basic_blackwell", "matmul_blackwell_nvfp4")
 
 
@@ -93,13 +94,13 @@ def test_a_run_goes_on_where_its_journal_ended_and_tells_failures_with_their_com
 ) -> None:
     journal = tmp_path / "journal"
     assert product_run.main([str(journal), "--cpu-seconds", "0.1"]) == 0
-    first = list(product_run.read(journal))
+    first = list(draw_journal.read(journal))
     assert [d.stage for d in first] == ["right"] * len(first) != []
     assert "| f16 | 1 | " in capsys.readouterr().out
     monkeypatch.setattr(product_run, "judge", lambda *_, **__: Judgement("wrong", "c[3] is 7 and should be 8"))
     more = sum(d.cpu for d in first) + 0.01
     assert product_run.main([str(journal), "--cpu-seconds", str(more)]) == 1
-    both = list(product_run.read(journal))
+    both = list(draw_journal.read(journal))
     assert both[: len(first)] == first
     assert [d.number for d in both] == list(range(len(both)))
     command = f"python -m tests.benchmarks.product_run --again {len(first)} --seed 0"

@@ -23,20 +23,20 @@ Exit code 1 where something failed.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 import re
 import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 
+from tests.benchmarks.draw_journal import Drawn, gone_on, spent
 from tinygpu.api.machines import PLANS, SHIPPED, family, machines_of
 from tinygpu.devices import device
 from tinygpu.dtypes import DType
@@ -57,46 +57,6 @@ PROBLEMS_TRIED = 12  # until one has candidates
 SPACES_TRIED = 4  # for the structure whose turn it is
 TENSOR_PRODUCT = re.compile(r"tcgen05\.mma\.cta_group::(?P<group>\d)\.kind::(?P<kind>\w+)")
 REFUSED = 1000  # problems that are drawn again: the machine refuses their sizes, or they are not of the type in turn
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What became of one draw.
-
-    types      of the operands
-    structure  the options of the candidate's Choices
-    stage      "right", "none" (no problem that was drawn has candidates there), who refused it, or "crash"
-    sentence   why
-    cpu        seconds, those of the assembler included
-    registers  per thread by the assembler, 0 where there is none; `estimate` is the space's
-    spills     whether the assembler had to spill: a search leaves such a candidate out once it is assembled
-    products   kinds and groups of the tcgen05.mma of the candidate's program, as "f16 1"; "" where it has none
-    orders     of asynchronous work, one for each of its emulations, as "late early random"
-    """
-
-    number: int
-    machine: str
-    on: str
-    types: str
-    structure: str
-    case: str
-    stage: str
-    sentence: str
-    cpu: float
-    registers: int = 0
-    estimate: int = 0
-    spills: bool = False
-    products: str = ""
-    orders: str = ""
-
-    @property
-    def failed(self) -> bool:
-        return self.stage not in ("right", "none")
-
-
-def spent() -> float:
-    """CPU seconds of this process and of those that it waited for."""
-    return sum(os.times()[:4])
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +200,15 @@ def tried(number: int, name: str, on: str, seed: int, bench: Workbench) -> Drawn
     return drawn if judged is None else with_judgement(drawn, judged)
 
 
+def made(first: int, only: Sequence[str], seed: int, bench: Workbench) -> Iterator[Drawn]:
+    """The draws from a number on, those of other machines left out."""
+    for number in count(first):
+        turn, which = divmod(number, len(names()))
+        name = names()[which]
+        if name in only:
+            yield tried(number, name, places(name)[turn % len(places(name))], seed, bench)
+
+
 def with_judgement(drawn: Drawn, judged: Judgement) -> Drawn:
     """The draw with what its judges counted."""
     orders = " ".join(check.order for check in judged.verification.checks) if judged.verification else ""
@@ -253,17 +222,6 @@ def tensor_products(program: Program) -> Iterator[str]:
             found = TENSOR_PRODUCT.match(s.instruction.text(s.a.dtype, s.b.dtype))
             if found:
                 yield f"{found['kind']} {found['group']}"
-
-
-def read(journal: Path) -> Iterator[Drawn]:
-    """The draws of a journal; a last line that was cut off is left out."""
-    if not journal.exists():
-        return
-    for line in journal.read_text(encoding="utf-8").splitlines():
-        try:
-            yield Drawn(**json.loads(line))
-        except (ValueError, TypeError):
-            return
 
 
 def table(draws: Sequence[Drawn], seed: int) -> Iterator[str]:
@@ -331,22 +289,7 @@ def main(arguments: Sequence[str]) -> int:
         return int(one.failed)
     if chosen.journal is None:
         parser.error("a run needs a journal, or --again with the number of a draw")
-    draws = list(read(chosen.journal))
-    left = chosen.cpu_seconds - sum(d.cpu for d in draws)
-    chosen.journal.write_text("".join(f"{json.dumps(asdict(d))}\n" for d in draws), encoding="utf-8")
-    begun, number = spent(), 1 + max((d.number for d in draws), default=-1)
-    with chosen.journal.open("a", encoding="utf-8") as file:
-        while spent() - begun < left:
-            count, which = divmod(number, len(names()))
-            name = names()[which]
-            if name not in chosen.only:
-                number += 1
-                continue
-            on = places(name)[count % len(places(name))]
-            draws.append(tried(number, name, on, chosen.seed, bench))
-            file.write(f"{json.dumps(asdict(draws[-1]))}\n")
-            file.flush()
-            number += 1
+    draws = gone_on(chosen.journal, chosen.cpu_seconds, lambda first: made(first, chosen.only, chosen.seed, bench))
     for line in table(draws, chosen.seed):
         print(line)
     return int(any(d.failed for d in draws))

@@ -26,26 +26,23 @@ Exit code 1 where something failed.
 from __future__ import annotations
 
 import argparse
-import gc
-import json
 import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 
+from tests.benchmarks.draw_journal import Drawn, gone_on, spent
 from tests.benchmarks.long_run import (
     REFUSED,
-    Drawn,
     deciding,
     names,
-    read,
     shipped,
-    spent,
     table_of_products,
     tensor_products,
     with_judgement,
@@ -213,6 +210,12 @@ def tried(number: int, seed: int, bench: Workbench) -> Drawn:
     return replace(drawn, cpu=spent() - begun)
 
 
+def made(first: int, seed: int, bench: Workbench) -> Iterator[Drawn]:
+    """The draws from a number on."""
+    ways()  # once for all draws: no part of the first one's time
+    yield from (tried(number, seed, bench) for number in count(first))
+
+
 def table(draws: Sequence[Drawn], seed: int) -> Iterator[str]:
     """By kind and group what became of the candidates; by machine how many there were; then every failure."""
     yield from table_of_products(draws)
@@ -246,19 +249,7 @@ def main(arguments: Sequence[str]) -> int:
         return int(one.failed)
     if chosen.journal is None:
         parser.error("a run needs a journal, or --again with the number of a draw")
-    draws = list(read(chosen.journal))
-    left = chosen.cpu_seconds - sum(d.cpu for d in draws)
-    chosen.journal.write_text("".join(f"{json.dumps(asdict(d))}\n" for d in draws), encoding="utf-8")
-    if left > 0:
-        ways()  # once for all draws: no part of the first one's time
-        gc.freeze()  # what all draws share is not looked through again in each
-    begun, number = spent(), 1 + max((d.number for d in draws), default=-1)
-    with chosen.journal.open("a", encoding="utf-8") as file:
-        while spent() - begun < left:
-            draws.append(tried(number, chosen.seed, bench))
-            file.write(f"{json.dumps(asdict(draws[-1]))}\n")
-            file.flush()
-            number += 1
+    draws = gone_on(chosen.journal, chosen.cpu_seconds, lambda first: made(first, chosen.seed, bench))
     for line in table(draws, chosen.seed):
         print(line)
     return int(any(d.failed for d in draws))
