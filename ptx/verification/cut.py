@@ -18,22 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.constraints.intervals import INTERVAL_NAMES, Interval
-from tinygpu.expressions import compile_with, expr
+from tinygpu.constraints.intervals import Interval
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
 from tinygpu.language.trace import trace
-from tinygpu.program.nodes import PART, Repeated, Store
+from tinygpu.program.nodes import PART, Store
 from tinygpu.program.program import Program
 from tinygpu.program.tree import places
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.backed import Spans, Window, joined, shape_of
+from tinygpu.ptx.verification.lies import Known, Lies
 from tinygpu.ptx.verification.named_rows import rows_named
-
-# What nothing is known of lies in here.
-ANYTHING = Interval(0, (1 << 31) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +166,7 @@ def _strays(program: Program, kernel: Kernel, problem: Problem, tiles: Sequence[
             for home, d in enumerate(window.tensor.dims):
                 if d not in axis_of or (id(window), home) in seen:
                     continue
-                lies = _Lies(window, home, place.loops)
+                lies = Lies(window, home, place.loops)
                 elements, size = extents(kernel)[axis_of[d]][1], problem.dim[d]
                 for tile, numbers in known:
                     low, high = lies.among(numbers)
@@ -189,34 +186,4 @@ def _numbers(
     for ranks in itertools.product(*map(range, clusters)):
         at = {a.index: t * c + r for a, t, c, r in zip(program.grid.axes, tile, clusters, ranks, strict=True)}
         exact = {name: Interval(v, v) for name, v in {**sizes, **at}.items()}
-        yield _Known({**exact, PART: Interval(0, max(kernel.slices - 1, 0))})
-
-
-class _Known(dict[str, Interval]):
-    """What expressions name; what is not known is anything."""
-
-    def __missing__(self, name: str) -> Interval:
-        return ANYTHING
-
-
-class _Lies:
-    """Where a window of a tensor can lie along one of the tensor's axes."""
-
-    def __init__(self, window: Tile, home: int, loops: Sequence[Repeated]) -> None:
-        reach = expr(1)
-        for axis, step in window.along(home):
-            reach = reach + (window.shape[axis] - 1) * step
-        self._anywhere = window.pick is not None and window.pick.home == home
-        self._loops = [(loop.index, compile_with(INTERVAL_NAMES, loop.first, loop.trips)) for loop in loops]
-        self._bounds = compile_with(INTERVAL_NAMES, window.begins[home], reach)
-
-    def among(self, known: Mapping[str, Interval]) -> tuple[int, int]:
-        """The first element that it may have, and one past the last."""
-        if self._anywhere:
-            return 0, ANYTHING.hi
-        known = _Known(known)
-        for index, rounds in self._loops:
-            first, trips = (r + Interval(0, 0) if isinstance(r, Interval) else Interval(r, r) for r in rounds(known))
-            known[index] = Interval(first.lo, first.hi + max(trips.hi, 1) - 1)
-        begins, reach = (Interval(0, 0) + b for b in self._bounds(known))
-        return begins.lo, begins.hi + reach.hi
+        yield Known({**exact, PART: Interval(0, max(kernel.slices - 1, 0))})

@@ -21,6 +21,7 @@ from tinygpu.language.trace import trace
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.rings import Ring
 from tinygpu.ptx.verification.named_rows import fewer_rows, in_blocks, namings
+from tinygpu.ptx.verification.reached import reached_sizes
 
 # Rounds of a loop that no ring goes along.
 PLAIN_ROUNDS = 3
@@ -136,6 +137,7 @@ def derive(
             dims |= _of_rounds(kernel, dims, dim, of, unit, aim, legal)
     for named in namings(kernel, machine, problem):
         dims[named.of] = fewer_rows(kernel, problem, named.of, dims, legal)
+    dims |= dict(reached_sizes(kernel, machine, problem, dims, legal))
     return resized(kernel, problem, _followed(kernel, machine, problem, dims | listed, looped, legal))
 
 

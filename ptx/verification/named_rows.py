@@ -59,16 +59,22 @@ def namings(kernel: Kernel, machine: type[Machine], problem: Problem) -> tuple[N
     """The dims of which rows are named, and of which there may be fewer."""
     point = dict(kernel.point)
     program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
-    loops = {d for d, _ in (*kernel.tiles, *kernel.steps)} | {d for r in kernel.rings for d in r.dims}
-    taken = loops | {*kernel.groups, *(d for d, _ in kernel.known)}
-    decided, told = _decided(machine), _told(program.body)
-    alone = [(d, d, 1) for d, _ in problem.dims if d not in decided]
-    found = (
-        _naming(program, problem, dim, of, unit)
-        for dim, of, unit in (*alone, *in_blocks(machine, problem))
-        if not {dim, of} & (taken | told)
-    )
+    taken = _taken(kernel, program)
+    alone = [(d, d, 1) for d in free_dims(kernel, machine, problem, program)]
+    blocks = [(dim, of, unit) for dim, of, unit in in_blocks(machine, problem) if not {dim, of} & taken]
+    found = (_naming(program, problem, dim, of, unit) for dim, of, unit in (*alone, *blocks))
     return tuple(naming for naming in found if naming is not None)
+
+
+def free_dims(kernel: Kernel, machine: type[Machine], problem: Problem, program: Program) -> tuple[str, ...]:
+    """Dims that no tile and no loop goes along, that no other decides, and that nothing in the program names."""
+    return tuple(d for d, _ in problem.dims if d not in _decided(machine) | _taken(kernel, program))
+
+
+def _taken(kernel: Kernel, program: Program) -> set[str]:
+    """Dims that tiles, loops, rings or groups go along, that the kernel was made for, or that the program names."""
+    loops = {d for d, _ in (*kernel.tiles, *kernel.steps)} | {d for r in kernel.rings for d in r.dims}
+    return loops | {*kernel.groups, *(d for d, _ in kernel.known), *_told(program.body)}
 
 
 def in_blocks(machine: type[Machine], problem: Problem) -> Iterator[tuple[str, str, int]]:

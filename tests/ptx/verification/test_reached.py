@@ -1,0 +1,72 @@
+"""Dims into which CTAs only reach: derived problems end where the real ones do, so that what is done there is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinygpu.devices import device
+from tinygpu.language import Require
+from tinygpu.machines.reductions import Parts
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.derived import derive
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+CACHE = SolverCache()
+
+
+class BeginsAtOne(Parts):
+    """What lies behind the last element counts as 1 in a sum"""
+
+    def reduced(self, p: Any, tiles: Any, who: Any, axis: int, squared: bool, **over: int) -> Any:
+        loop, tile = tiles
+        total = p.full(who, "f32", 0.0)
+        with loop as at:
+            total += p.load(self.ld, tile(at), who, fill=1.0)
+        return p.reduce(self.plus, total, axis=axis, by=self.exchange, **over)
+
+
+class AtMost(Parts):
+    """A machine that says of its sizes what is legal"""
+
+    few = Require(Parts.n >= 300_000, "there are many elements")
+
+
+def kernel_of(machine: type[Parts], n: int, parts: int, seed: int, **dims: Any) -> tuple[Kernel, Any]:
+    problem = machine.problem(n=n, parts=parts, **dims)
+    space = build_space(machine, problem, device("a100"))
+    (point,) = space.sample(1, seed)
+    return build(space.program(point), problem, point, CACHE).kernel, problem
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 2**28), st.integers(1, 40), st.integers(0, 99))
+def test_what_few_ctas_reach_is_left_and_ends_where_the_real_one_does(n: int, parts: int, seed: int) -> None:
+    kernel, problem = kernel_of(Parts, n, parts, seed)
+    small = derive(kernel, Parts, problem)
+    chunk, few = int(dict(kernel.point)["chunk"]), small.dim["parts"]
+    assert (n - small.dim["n"]) % chunk == 0, "no end of a tile, and no fact, is another"
+    assert small.dim["n"] == n or (few - 1) * chunk < small.dim["n"] <= few * chunk, "the last CTA comes to the end"
+    assert small.dim["n"] <= n
+    assert small.dim["n"] < n or n <= few * chunk, "nothing is larger than what is reached"
+
+
+def test_what_is_legal_decides() -> None:
+    for seed in range(6):
+        kernel, problem = kernel_of(AtMost, 2**24, 16, seed)
+        assert derive(kernel, AtMost, problem).dim["n"] >= 300_000
+
+
+@pytest.mark.parametrize("n", [70_001, 4096 * 20 + 4])
+def test_a_wrong_end_far_behind_the_first_ctas_is_seen(n: int) -> None:
+    """On as many elements as the real problem has, the two CTAs of a derived one would not come to the end."""
+    for machine, right in ((Parts, True), (BeginsAtOne, False)):
+        for seed in range(3):
+            kernel, problem = kernel_of(machine, n, -(-n // 1024), seed)
+            assert verify(kernel, machine, problem, orders=("late",)).passed is right
