@@ -21,8 +21,8 @@ from tinygpu.ptx.launching.rings import Ring
 
 
 def steps(program: Program) -> tuple[tuple[str, int], ...]:
-    """(dim, elements per round) of loops along dims."""
-    dims = _dims(program)
+    """(dim, elements of it per round) of loops along dims; 1 where an element is several rounds, as a page of keys."""
+    dims, known = _dims(program), {name: value for t in program.tensors for name, value in t.known}
     found: dict[tuple[str, int], None] = {}
     for s in walk(program.body):
         if isinstance(s, n.Repeated) and not s.trips.is_number:
@@ -31,8 +31,33 @@ def steps(program: Program) -> tuple[tuple[str, int], ...]:
                 while isinstance(node, FloorDiv) and node.args[1].is_Integer:  # rounds; of a divided loop, parts
                     step *= int(node.args[1])
                     node = next((a for a in node.args[0].args if isinstance(a, FloorDiv)), None)
-                found |= dict.fromkeys((name, step) for name in sorted(_largest(program, Expr(factor)).symbols & dims))
+                trips = _largest(program, Expr(factor))
+                for name in sorted(trips.symbols & dims):
+                    others = {other: value for other, value in known.items() if other != name}
+                    found[name, math.gcd(step, _change(trips.substitute(others).sympy, name)[0])] = None
     return tuple(found)
+
+
+def _change(node: sympy.Basic, name: str) -> tuple[int, int]:
+    """(elements by which a dim is changed, a whole number of which a value then changes by a multiple), so that what
+    was rounded off on the way to it is rounded off again; the second is 0 where the value does not hang on the dim.
+    """
+    if name not in {s.name for s in node.free_symbols}:
+        return 1, 0
+    if isinstance(node, FloorDiv) and node.args[1].is_Integer:
+        shift, by = _change(node.args[0], name)
+        divisor = int(node.args[1])
+        return shift * (divisor // math.gcd(divisor, by)), by // math.gcd(divisor, by)
+    if node.is_Mul:
+        mine = [factor for factor in node.args if name in {s.name for s in factor.free_symbols}]
+        if len(mine) == 1:
+            shift, by = _change(mine[0], name)
+            return shift, by * math.prod(abs(int(factor)) for factor in node.args if factor.is_Integer)
+    if node.is_Add or isinstance(node, (sympy.Max, sympy.Min)):
+        parts = [_change(part, name) for part in node.args]
+        whole = math.lcm(*(shift for shift, _ in parts))
+        return whole, math.gcd(*(whole // shift * by for shift, by in parts))
+    return 1, 1
 
 
 def rings(program: Program) -> tuple[Ring, ...]:

@@ -33,7 +33,7 @@ MOST_TAPS = 11
 MORE_TILES = 32
 # Tiles along an axis on which CTAs look back at those before them: more than a warp looks at at once.
 LOOKED_BACK = 34
-# Blocks that a sequence of rows has at least, where data say in which blocks they lie.
+# Blocks that a sequence of rows has at least, where data say in which blocks they lie; elements of any dim of a loop.
 LEAST_BLOCKS = 2
 # Sizes of one dim that are looked at, from the smallest on.
 MOST_SIZES = 4096
@@ -182,6 +182,8 @@ def _chosen(
     # Each group of a grid is a tile more: there are many where a tile is cheap, and few where rings go round.
     few = aim.exactly != 1 if name in kernel.groups else aim.exactly is not None
     rounds = 1 if few else PLAIN_ROUNDS
+    # One element may be many rounds, as a page of keys: from one the loop goes to the next, but where few are wanted.
+    elements = LEAST_BLOCKS if aim.exactly is None else 1
     best: tuple[tuple[int, int], dict[str, int]] | None = None
     patience = 2 * max([r.stages for r in rings], default=1)
     sizes = _sizes(kernel, problem, name, unit, least)
@@ -191,7 +193,7 @@ def _chosen(
             continue
         if rings:
             misses = [aim.misses(r, int(r.slots_of(tried))) for r in rings]
-            missed = (sum(m[0] for m in misses), sum(m[1] for m in misses))
+            missed = (sum(m[0] for m in misses) + max(elements - size, 0), sum(m[1] for m in misses))
         else:
             missed = (max(rounds - number - 1, 0), 0)
         if best is None or missed < best[0]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,14 @@ def namings(kernel: Kernel, machine: type[Machine], problem: Problem) -> tuple[N
 
 def free_dims(kernel: Kernel, machine: type[Machine], problem: Problem, program: Program) -> tuple[str, ...]:
     """Dims that no tile and no loop goes along, that no other decides, and that nothing in the program names."""
-    return tuple(d for d, _ in problem.dims if d not in _decided(machine) | _taken(kernel, program))
+    decided = _decided(machine) | _taken(kernel, program)
+    return tuple(d for d, _ in problem.dims if d not in decided)
 
 
 def _taken(kernel: Kernel, program: Program) -> set[str]:
     """Dims that tiles, loops, rings or groups go along, that the kernel was made for, or that the program names."""
     loops = {d for d, _ in (*kernel.tiles, *kernel.steps)} | {d for r in kernel.rings for d in r.dims}
-    return loops | {*kernel.groups, *(d for d, _ in kernel.known), *_told(program.body)}
+    return loops | {*kernel.groups, *(d for d, _ in kernel.known), *_named_in(program)}
 
 
 def in_blocks(machine: type[Machine], problem: Problem) -> Iterator[tuple[str, str, int]]:
@@ -101,6 +103,12 @@ def fewer_rows(
     least = LEAST_ROWS + (size - LEAST_ROWS) % apart
     tried = range(least, min(size, least + MOST_SIZES * apart), apart)
     return next((rows for rows in tried if legal({**dims, dim: rows})), size)
+
+
+@lru_cache(maxsize=64)
+def _named_in(program: Program) -> frozenset[str]:
+    """What expressions of a program name."""
+    return _told(program.body)
 
 
 def _told(value: Any, seen: set[int] | None = None, along: str = "") -> frozenset[str]:
