@@ -17,100 +17,66 @@ import numpy as np
 from tinygpu.language import (
     Choice,
     Combine,
-    Dim,
     Input,
-    Machine,
+    OfRow,
     Output,
     Param,
-    Require,
+    Passes,
     Tracer,
-    blocked,
     equal,
     exp,
     integers,
     log,
     maximum,
-    minimum,
     normal,
     shifted,
+    where,
 )
+from tinygpu.machines.rows import KINDS, ClusterRows, Rows
 from tinygpu.ptx import isa
 
 LOWEST = -3.0e38  # below every logit; of two infinities there is no difference
 
 
-class CrossEntropy(Machine):
+class CrossEntropy(ClusterRows):
     """loss[i] = logsum[i] - x[i, target[i]], and logsum[i] = log(sum(exp(x[i])))"""
 
-    m, n = Dim(), Dim()
-    x = Input(("f32", "f16", "bf16"), m, n, values=shifted(normal(0, 4), by=100))
-    target = Input("s32", m, values=integers(0, n))
-    loss, logsum = Output("f32", m), Output("f32", m)
+    x = Input(KINDS, Rows.m, Rows.n, values=shifted(normal(0, 4), by=100))
+    target = Input("s32", Rows.m, values=integers(0, Rows.n))
+    loss, logsum = Output("f32", Rows.m), Output("f32", Rows.m)
 
-    warps, across = Param(1, 2, 4, 8, 16), Param(8, 16, 32, 64, 128, 256, 512)
-    vector, step = Param(1, 2, 4, 8), Param(1, 2, 4, 8, 16)
-    reads = Choice("the row", "in rounds")  # of a row in registers the largest comes first, all of it under way
-    ld, st, ld_target = isa.LdGlobal(vector), isa.StGlobal(1), isa.LdGlobalReadOnly(1)
-    exchange, arithmetic = isa.Exchange("shuffles", "pairs"), isa.arithmetic("f32", approximate=True)
-    places, plus = isa.arithmetic("s32"), isa.Add("f32")
-    larger: Any = isa.Max("f32")
-
-    lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
-    ctas = Param(1, 2, 4, 8)  # of a cluster, that share a row
-    whole = Require(n <= ctas * across * vector * step, "a row fits into a cluster's tiles", only=(reads, "the row"))
-    full = Require(
-        (ctas == 1) | (across == 32 * warps), "only whole CTAs share a row", kind="dominance",
-        why="CTAs that have rows of their own need not meet",
-    )  # fmt: skip
+    across, reads, together = Param(8, 16, 32, 64, 128, 256, 512), Choice("the row", "in rounds"), 2
+    ld_target, plus, larger = isa.LdGlobalReadOnly(1), isa.Add("f32"), isa.Max("f32")
+    arithmetic, places = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32")
     compute, exact, approximation = "f32", False, 2.0**-17
 
     def program(self, p: Tracer) -> None:
-        shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
-        apart = (shape[1] // self.vector, self.vector)  # neighbours of one load: they share a largest and a sum
-        part = (shape[0], self.across * self.vector * minimum(self.step, 2))  # takes few registers beside the row's
-        who, of_part = (
-            blocked(s, threads=32 * self.warps, vector=self.vector, across=self.across) for s in (shape, part)
-        )
-        across, cut = {"axis": 1, "by": self.exchange, "cluster": 1}, (self.ctas * shape[1], shape[1])
-        with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, first), p.role("all", warps=self.warps):
+        with self.row(p, held=self.reads == "the row") as row:
+            target = p.load(self.ld_target, self.target.column(row.at[0], self.height), row.part.along(0))
+            x = row.hold(row.load(self.ld, self.x, fill=-math.inf, to="f32"))
+            right = where(equal(row.index, target), x, 0.0)
             if self.reads == "the row":
-                target = p.load(self.ld_target, self.target.column(i, shape[0]), of_part.along(0))
-                x = p.cast(p.load(self.ld, self.x.tile(i, first, shape=shape), who, fill=-math.inf), "f32")
-                tops, right = p.full(of_part, "f32", -math.inf), p.full(of_part, "f32")
-                with p.unroll(shape[1], step=part[1]) as c:
-                    piece, place = x.window((0, c), part), p.index(of_part.along(1), 1) + (first + c)
-                    p.apply(self.larger, tops, piece, into=tops)
-                    right += p.where(equal(place, target), piece, 0.0)
-                found = p.reduce(self.plus, right, **across)
-                most, sums = p.reduce(self.larger, tops, **across), p.full(of_part, "f32")
-                with p.unroll(shape[1], step=part[1]) as c:
-                    sums += exp(x.window((0, c), part) - most)
-                total = p.reduce(self.plus, sums, **across)
-                self.left(p, (i, first), shape[0], most, log(total), found)
-                return
-            target = p.load(self.ld_target, self.target.column(i, shape[0]), who.along(0))
-            right = p.full(who, "f32")
-            shared: Any = right.split(1, apart).partition
-            top, total = p.full(shared.reduced(2), "f32", LOWEST), p.full(shared.reduced(2), "f32")
-            with p.loop(self.n, step=cut[0]) as j:
-                x = p.cast(p.load(self.ld, self.x.tile(i, first + j, shape=shape), who, fill=-math.inf), "f32")
-                here = p.where(equal(p.index(who.along(1), 1) + (first + j), target), x, 0.0)
-                p.apply(self.plus, right, here, into=right)
-                x = x.split(1, apart)
-                largest = p.reduce(self.larger, x, axis=2)
-                new = maximum(top, largest)
-                p.apply(self.plus, total * exp(top - new), p.reduce(self.plus, exp(x - new), axis=2), into=total)
-                p.apply(self.larger, top, largest, into=top)
-            top, total = p.reduce(Combine(self.beside), (top, total), **across)
-            most, more = top.squeeze(2), log(total.squeeze(2))
-            found = p.reduce(self.plus, right, **across)
-            self.left(p, (i, first), shape[0], most, more, found)
+                found, most = row.reduce(self.plus, right), row.reduce(self.larger, x)
+                total = row.reduce(self.plus, exp(x - most))
+            else:
+                most, total, found = self.in_rounds(p, row, x, right)
+            more = log(total)
+            self.leave(p, row, logsum=most + more, loss=most - found + more)
 
-    def left(self, p: Tracer, at: Any, rows: Any, most: Any, more: Any, found: Any) -> None:
-        """What the first CTA of a cluster says of its rows."""
-        with p.when(at[1] < 1):
-            p.store(self.st, self.logsum.column(at[0], rows), most + more)
-            p.store(self.st, self.loss.column(at[0], rows), most - found + more)
+    def in_rounds(self, p: Tracer, row: Passes, x: OfRow, right: OfRow) -> tuple[Any, Any, Any]:
+        """The largest element, the sum beside it, and what is found, by one pass."""
+        found, apart = p.full(row.part, "f32"), (row.part.shape[1] // self.vector, self.vector)
+        loads: Any = found.split(1, apart).partition
+        top, total = p.full(loads.reduced(2), "f32", LOWEST), p.full(loads.reduced(2), "f32")
+        with row.tiles(x, right) as (_, here, more):
+            found += more
+            here = here.split(1, apart)  # neighbours of one load share a largest and a sum
+            largest = p.reduce(self.larger, here, axis=2)
+            new = maximum(top, largest)
+            p.apply(self.plus, total * exp(top - new), p.reduce(self.plus, exp(here - new), axis=2), into=total)
+            p.apply(self.larger, top, largest, into=top)
+        top, total = row.meet(Combine(self.beside), (top, total))
+        return top.squeeze(2), total.squeeze(2), row.meet(self.plus, found)
 
     def beside(self, p: Tracer, left: Any, right: Any) -> Any:
         (a, of_a), (b, of_b) = left, right

@@ -21,10 +21,10 @@ from tinygpu.language import (
     Combine,
     Dim,
     Input,
-    Machine,
     Option,
     Output,
     Param,
+    Passes,
     Plan,
     Require,
     Step,
@@ -38,9 +38,9 @@ from tinygpu.language import (
     uniform,
     where,
 )
+from tinygpu.machines.rows import KINDS, ClusterRows, Rows, Threads
 from tinygpu.ptx import isa
 
-KINDS = ("f32", "f16", "bf16")
 SUMS: dict[str, tuple[str, ...]] = {"f32": ("f32",), "f16": ("f16", "f32"), "bf16": ("bf16", "f32")}
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sum": np.sum,
@@ -50,33 +50,21 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-class Reduction(Machine):
-    """What all have: an operation, those who share a row, and how a thread goes along it"""
+class Reduction(Threads):
+    """What all have: an operation, and a pass that carries it out"""
 
-    operation = Option("sum", "max", "mean", "norm")
-    warps, across = Param(1, 2, 4, 8, 16), Param(4, 8, 16, 32, 64, 128, 256, 512)
-    vector, step = Param(1, 2, 4, 8), Param(1, 2, 4, 8)
-    ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(1), isa.Exchange("shuffles", "pairs")
+    operation, step, st = Option("sum", "max", "mean", "norm"), Param(1, 2, 4, 8), isa.StGlobal(1)
     arithmetic, plus, larger = isa.arithmetic("f32"), isa.Add("f32"), isa.Max("f32")
-    lanes = Require(across <= 32 * warps, "the threads side by side are threads of the CTA")
 
     @classmethod
     def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
         return options["operation"] in ("sum", "max"), 0.0  # the others divide, or take a root
 
-    def reduced(self, p: Tracer, tiles: Any, who: Any, axis: int, squared: bool, **over: int) -> Any:
-        """All tiles of a loop as one: `tiles` is the loop, and what of x it reads at a place."""
-        loop, tile = tiles
+    def reduced(self, row: Passes, of: Any, squared: bool) -> Any:
+        """All elements along the axis together, before what comes last."""
         largest = self.operation == "max"
-        nothing = -math.inf if largest else 0.0
-        total = p.full(who, "f32", nothing)
-        with loop as at:
-            x = p.cast(p.load(self.ld, tile(at), who, fill=nothing), "f32")
-            if largest:
-                p.apply(self.larger, total, x, into=total)
-            else:
-                total += x * x if squared else x
-        return p.reduce(self.larger if largest else self.plus, total, axis=axis, by=self.exchange, **over)
+        x = row.load(self.ld, of, fill=-math.inf if largest else 0.0, to="f32")
+        return row.reduce(self.larger if largest else self.plus, x * x if squared else x)
 
     def finished(self, total: Any, count: Any) -> Any:
         if self.operation == "mean":
@@ -84,46 +72,34 @@ class Reduction(Machine):
         return sqrt(total) if self.operation == "norm" else total
 
 
-class RowReduction(Reduction):
+class RowReduction(Reduction, ClusterRows):
     """y[i] = the sum of row i of x, its largest element, its mean, or its Euclidean norm"""
 
-    m, n = Dim(), Dim()
-    x = Input(KINDS, m, n)
-    y = Output(SUMS, m, follows=x)
-    ctas = Param(1, 2, 4, 8)  # of a cluster, that share a row
-    full = Require(
-        (ctas == 1) | (Reduction.across == 32 * Reduction.warps), "only whole CTAs share a row", kind="dominance",
-        why="CTAs that have rows of their own need not meet",
-    )  # fmt: skip
+    x = Input(KINDS, Rows.m, Rows.n)
+    y = Output(SUMS, Rows.m, follows=x)
 
     def program(self, p: Tracer) -> None:
-        shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
-        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
-        cut = self.ctas * shape[1], shape[1]
-        with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, first), p.role("all", warps=self.warps):
-            tiles = p.loop(self.n, step=cut[0]), lambda j: self.x.tile(i, first + j, shape=shape)
-            y = self.finished(self.reduced(p, tiles, who, 1, self.operation == "norm", cluster=1), self.n)
-            with p.when(first < 1):
-                p.store(self.st, self.y.column(i, shape[0]), p.cast(y, self.y.dtype))
+        with self.row(p, held=False) as row:
+            y = self.finished(self.reduced(row, self.x, self.operation == "norm"), self.n)
+            self.leave(p, row, y=p.cast(y, self.y.dtype))
 
     @staticmethod
     def reference(x: Any, operation: str) -> Any:
         return FUNCTIONS[operation](x, axis=1)
 
 
-class ColumnReduction(Reduction):
+class ColumnReduction(Reduction, Rows):
     """y[j] = the sum of column j of x, its largest element, its mean, or its Euclidean norm"""
 
-    m, n = Dim(), Dim()
-    x = Input(KINDS, m, n)
-    y = Output(SUMS, n, follows=x)
+    x = Input(KINDS, Rows.m, Rows.n)
+    y = Output(SUMS, Rows.n, follows=x)
 
     def program(self, p: Tracer) -> None:
-        shape = (32 * self.warps // self.across * self.step, self.across * self.vector)
+        shape = (self.height * self.step, self.across * self.vector)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.n, shape[1])) as (j,), p.role("all", warps=self.warps):
-            tiles = p.loop(self.m, step=shape[0]), lambda i: self.x.tile(i, j, shape=shape)
-            y = self.finished(self.reduced(p, tiles, who, 0, self.operation == "norm"), self.m)
+            with p.passes(self.m, who, at=(0, j), axis=0, by=self.exchange) as column:
+                y = self.finished(self.reduced(column, self.x, self.operation == "norm"), self.m)
             p.store(self.st, self.y.row(j, shape[1]), p.cast(y, self.y.dtype))
 
     @staticmethod
@@ -131,53 +107,34 @@ class ColumnReduction(Reduction):
         return FUNCTIONS[operation](x, axis=0)
 
 
-class ArgMax(Machine):
+class ArgMax(ClusterRows):
     """y[i] = the place of the largest element of row i of x, the first of equals; of numbers, not NaN"""
 
-    m, n = Dim(), Dim()
-    x = Input(KINDS, m, n, values=uniform(-100, 100))
-    y = Output("s32", m)
+    x = Input(KINDS, Rows.m, Rows.n, values=uniform(-100, 100))
+    y = Output("s32", Rows.m)
 
-    warps, across = Param(1, 2, 4, 8, 16), Param(4, 8, 16, 32, 64, 128, 256, 512)
-    vector, step = Param(1, 2, 4, 8), Param(1, 2, 4, 8)
-    ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(1), isa.Exchange("shuffles", "pairs")
+    step, reads = Param(1, 2, 4, 8), Choice("the row", "in rounds")  # held, the largest comes before where it stands
     arithmetic, places = isa.arithmetic("f32"), isa.arithmetic("s32")
     larger, lower = isa.Max("f32"), isa.Min("s32")
-    reads = Choice("the row", "in rounds")  # of a row in registers the largest comes first, and then where it stands
-    ctas = Param(1, 2, 4, 8)  # of a cluster, that share a row
-    lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
-    whole = Require(n <= ctas * across * vector * step, "a row fits into a cluster's tiles", only=(reads, "the row"))
-    full = Require(
-        (ctas == 1) | (across == 32 * warps), "only whole CTAs share a row", kind="dominance",
-        why="CTAs that have rows of their own need not meet",
-    )  # fmt: skip
 
     def better(self, p: Tracer, left: Any, right: Any) -> Any:
         (x, i), (y, j) = left, right
         return p.apply(self.larger, x, y), where(x > y, i, where(equal(x, y), minimum(i, j), j))
 
     def program(self, p: Tracer) -> None:
-        shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
-        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
-        across = {"axis": 1, "by": self.exchange, "cluster": 1}
-        cut = self.ctas * shape[1], shape[1]
-        with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, first), p.role("all", warps=self.warps):
+        with self.row(p, held=self.reads == "the row") as row:
+            x = row.hold(row.load(self.ld, self.x, fill=-math.inf, to="f32"))
             if self.reads == "the row":
-                x = p.cast(p.load(self.ld, self.x.tile(i, first, shape=shape), who, fill=-math.inf), "f32")
-                most = p.reduce(self.larger, x, **across)
-                place = where(equal(x, most), p.index(who, 1) + first, 2**31 - 1)
-                found = p.reduce(self.lower, place, **across)
+                most = row.reduce(self.larger, x)
+                found = row.reduce(self.lower, where(equal(x, most), row.index, 2**31 - 1))
             else:
-                top, at = p.full(who, "f32", -math.inf), p.full(who, "s32")
-                with p.loop(self.n, step=cut[0]) as j:
-                    x = p.load(self.ld, self.x.tile(i, first + j, shape=shape), who, fill=-math.inf)
-                    x = p.cast(x, "f32")
-                    place = where(x > top, p.index(who, 1) + (first + j), at)  # an equal one comes later: no change
-                    p.apply(self.larger, top, x, into=top)
+                top, at = p.full(row.part, "f32", -math.inf), p.full(row.part, "s32")
+                with row.tiles(x, row.index) as (_, here, place):
+                    place = where(here > top, place, at)  # an equal one comes later: no change
+                    p.apply(self.larger, top, here, into=top)
                     p.apply(self.lower, place, place, into=at)
-                _, found = p.reduce(Combine(self.better), (top, at), **across)
-            with p.when(first < 1):
-                p.store(self.st, self.y.column(i, shape[0]), found)
+                _, found = row.meet(Combine(self.better), (top, at))
+            self.leave(p, row, y=found)
 
     @staticmethod
     def reference(x: Any) -> Any:
@@ -191,15 +148,16 @@ class Parts(Reduction):
     x = Input(KINDS, n)
     y = Output("f32", parts)
     chunk = Param(1024, 4096, 16384, 65536, 262144)
-    rounds = Require(chunk % (32 * Reduction.warps * Reduction.vector * Reduction.step) == 0, "a part is whole rounds")
-    wide = Require(Reduction.across == 32 * Reduction.warps, "all threads of a CTA share a part")
+    rounds = Require(chunk % (32 * Threads.warps * Threads.vector * Reduction.step) == 0, "a part is whole rounds")
+    wide = Require(Threads.across == 32 * Threads.warps, "all threads of a CTA share a part")
 
     def program(self, p: Tracer) -> None:
-        shape = (32 * self.warps * self.vector * self.step,)
-        who = blocked(shape, threads=32 * self.warps, vector=self.vector)
+        who = blocked((32 * self.warps * self.vector * self.step,), threads=32 * self.warps, vector=self.vector)
         with p.grid((self.parts, 1)) as (z,), p.role("all", warps=self.warps):
-            tiles = p.loop(self.chunk, step=shape[0]), lambda j: self.x.tile(z * self.chunk + j, shape=shape)
-            p.store(self.st, self.y.tile(z, shape=(1,)), self.reduced(p, tiles, who, 0, self.operation == "norm"))
+            chunk = p.passes(self.chunk, who, at=(z * self.chunk,), axis=0, by=self.exchange)
+            with chunk as part:
+                y = self.reduced(part, self.x, self.operation == "norm")
+            p.store(self.st, self.y.tile(z, shape=(1,)), y)
 
     @staticmethod
     def reference(x: Any, operation: str, parts: int, chunk: int) -> Any:
@@ -213,14 +171,13 @@ class Rest(Reduction):
 
     parts, count = Dim(), Dim()
     x, y = Input("f32", parts), Output("f32", 1)
-    wide = Require(Reduction.across == 32 * Reduction.warps, "all threads of the CTA share the parts")
+    wide = Require(Threads.across == 32 * Threads.warps, "all threads of the CTA share the parts")
 
     def program(self, p: Tracer) -> None:
-        shape = (32 * self.warps * self.vector * self.step,)
-        who = blocked(shape, threads=32 * self.warps, vector=self.vector)
+        who = blocked((32 * self.warps * self.vector * self.step,), threads=32 * self.warps, vector=self.vector)
         with p.grid((1, 1)) as (i,), p.role("all", warps=self.warps):
-            tiles = p.loop(self.parts, step=shape[0]), lambda j: self.x.tile(j, shape=shape)
-            y = self.finished(self.reduced(p, tiles, who, 0, False), self.count)
+            with p.passes(self.parts, who, at=(0,), axis=0, by=self.exchange) as all_parts:
+                y = self.finished(self.reduced(all_parts, self.x, False), self.count)
             p.store(self.st, self.y.tile(i, shape=(1,)), y)
 
     @staticmethod

@@ -19,69 +19,60 @@ from tinygpu.language import (
     Combine,
     Dim,
     Input,
-    Machine,
     Output,
-    Param,
     Require,
     Tracer,
-    blocked,
     equal,
     minimum,
     uniform,
     where,
 )
+from tinygpu.machines.rows import ALIKE, KINDS, Rows
 from tinygpu.ptx import isa
 
-KINDS = ("f32", "f16", "bf16")
 
-
-class TopK(Machine):
+class TopK(Rows):
     """y[i] = the k largest elements of row i of x, and places[i] = where they are; of numbers above -infinity"""
 
-    m, n, k = Dim(), Dim(), Dim()
-    x = Input(KINDS, m, n, values=uniform(-100, 100))
-    y, places = Output({kind: (kind,) for kind in KINDS}, m, k, follows=x), Output("s32", m, k)
+    k, x = Dim(), Input(KINDS, Rows.m, Rows.n, values=uniform(-100, 100))
+    y, places = Output(ALIKE, Rows.m, k, follows=x), Output("s32", Rows.m, k)
 
-    warps, across = Param(1, 2, 4, 8, 16), Param(4, 8, 16, 32, 64, 128, 256, 512)
-    vector, step = Param(1, 2, 4, 8), Param(1, 2, 4, 8, 16)
-    ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(1), isa.Exchange("shuffles", "pairs")
+    reads, st = Choice("once", "in every round"), isa.StGlobal(1)
     arithmetic, whole_numbers = isa.arithmetic("f32"), isa.arithmetic("s32")
     larger, lower = isa.Max("f32"), isa.Min("s32")
-    reads = Choice("once", "in every round")
-
-    lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
-    enough = Require(k <= n, "a row has k elements")
-    whole = Require(n <= across * vector * step, "a row fits into one tile", only=(reads, "once"))
+    enough = Require(k <= Rows.n, "a row has k elements")
+    whole = Require(
+        Rows.n <= Rows.across * Rows.vector * Rows.step, "a row fits into one tile", only=(reads, "once")
+    )  # fmt: skip
 
     def better(self, p: Tracer, left: Any, right: Any) -> Any:
         (x, i), (y, j) = left, right
         return p.apply(self.larger, x, y), where(x > y, i, where(equal(x, y), minimum(i, j), j))
 
     def program(self, p: Tracer) -> None:
-        shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
-        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
-        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
+        who = self.tile(self.step)
+        with p.grid((self.m, self.height)) as (i,), p.role("all", warps=self.warps):
             last, at = p.full(who.reduced(1), "f32", math.inf), p.full(who.reduced(1), "s32", -1)
-            held = self.row(p, i, 0, shape, who) if self.reads == "once" else None
+            held = self.row(p, i, 0, who) if self.reads == "once" else None
             with p.loop(self.k) as t:
                 if held is not None:
                     found = self.behind(p, held, p.index(who, 1), last, at)
                 else:
                     found = p.full(who, "f32", -math.inf), p.full(who, "s32")
-                    with p.loop(self.n, step=shape[1]) as j:
+                    with p.loop(self.n, step=who.shape[1]) as j:
                         place = p.index(who, 1) + j
-                        x, place = self.behind(p, self.row(p, i, j, shape, who), place, last, at)
+                        x, place = self.behind(p, self.row(p, i, j, who), place, last, at)
                         place = where(x > found[0], place, found[1])  # an equal one comes later, and does not count
                         p.apply(self.larger, found[0], x, into=found[0])
                         p.apply(self.lower, place, place, into=found[1])
                 value, place = p.reduce(Combine(self.better), found, axis=1, by=self.exchange)
                 p.apply(self.larger, value, value, into=last)
                 p.apply(self.lower, place, place, into=at)
-                p.store(self.st, self.y.tile(i, t, shape=(shape[0], 1)), p.cast(value, self.y.dtype))
-                p.store(self.st, self.places.tile(i, t, shape=(shape[0], 1)), place)
+                p.store(self.st, self.y.tile(i, t, shape=(self.height, 1)), p.cast(value, self.y.dtype))
+                p.store(self.st, self.places.tile(i, t, shape=(self.height, 1)), place)
 
-    def row(self, p: Tracer, i: Any, j: Any, shape: Any, who: Any) -> Any:
-        return p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-math.inf), "f32")
+    def row(self, p: Tracer, i: Any, j: Any, who: Any) -> Any:
+        return p.cast(p.load(self.ld, self.x.tile(i, j, shape=who.shape), who, fill=-math.inf), "f32")
 
     def behind(self, p: Tracer, x: Any, place: Any, last: Any, at: Any) -> Any:
         """What was not found yet, and its places."""

@@ -60,6 +60,8 @@ from tinygpu.language.require import Require
 from tinygpu.language.route import Route
 from tinygpu.language.step import Step
 from tinygpu.language.tensors import InOut, Input, Output, Scalar
+from tinygpu.language.tracing.of_row import Ahead, OfRow
+from tinygpu.language.tracing.passes import Passes
 from tinygpu.language.tracing.tracer import Tracer
 from tinygpu.language.values import (
     Values,
@@ -86,6 +88,7 @@ __all__ = [
     "SMEM",
     "TMEM",
     "AccessPattern",
+    "Ahead",
     "BulkTransfer",
     "CellCopy",
     "CellLoad",
@@ -114,10 +117,12 @@ __all__ = [
     "MatrixMultiply",
     "MatrixStore",
     "Memory",
+    "OfRow",
     "Option",
     "Output",
     "Param",
     "Partition",
+    "Passes",
     "Plan",
     "Problem",
     "ProblemError",

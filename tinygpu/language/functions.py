@@ -7,13 +7,14 @@ is NumPy's; `maximum`, `minimum` and `where` are of dims and parameters too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tinygpu import expressions
 from tinygpu.expressions import Expr
-from tinygpu.language.operators import Alone, OfNumbers, are_tiles, offers, operate
+from tinygpu.language.operators import Alone, OfNumbers, are_tiles, offers, operate, waiting_among
 
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453
@@ -23,6 +24,8 @@ def _of(
     sign: str, plain: Callable[..., Any], *operands: Any, made_of: Callable[..., Any] | None = None
 ) -> Any:
     """A function of tiles by its instruction, else made of others where it can be; of arrays NumPy's."""
+    if (waiting := waiting_among(operands)) is not None:
+        return waiting.later(sign, partial(_of, sign, plain, made_of=made_of), operands)
     if not are_tiles(*operands):
         if any(isinstance(o, (Alone, Expr)) for o in operands):
             return OfNumbers(sign, lambda *made: _of(sign, plain, *made, made_of=made_of), operands)

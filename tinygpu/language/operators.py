@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -160,6 +161,16 @@ class Operators:
         return operate(">=", self, other)
 
 
+class Waiting(Operators):
+    """A value that is made later, and perhaps several times: of what an operator makes of it, the same is true."""
+
+    __slots__ = ()
+
+    def later(self, sign: str, make: Callable[..., Any], operands: tuple[Any, ...], into: Any = None) -> Any:
+        """What an operator, or a function, makes of operands, this among them: `make` of them as they are then."""
+        raise NotImplementedError
+
+
 class Alone:
     """Operators of single numbers given at launch: with a tile they are the tile's, without one they wait for one.
 
@@ -259,14 +270,24 @@ def are_tiles(*operands: Any) -> bool:
     return any(isinstance(o, Operators) for o in operands)
 
 
+def waiting_among(operands: tuple[Any, ...]) -> Waiting | None:
+    """The first of some operands that is made later."""
+    return next((o for o in operands if isinstance(o, Waiting)), None)
+
+
 def operate(sign: str, *operands: Any, into: Any = None) -> Any:
     """What the trace under way makes of operands, a tile among them."""
     operands = tuple(o.item() if isinstance(o, np.generic) else o for o in operands)
+    if (waiting := waiting_among(operands)) is not None:
+        make = operator.truediv if sign == "/" else partial(operate, sign)  # 1 / x may be a reciprocal
+        return waiting.later(sign, make, operands, into)
     return _trace(sign, operands).operate(sign, *operands, into=into)
 
 
 def offers(sign: str, *operands: Any) -> bool:
-    """Whether the machine declares what a sign stands for between these operands."""
+    """Whether the machine declares what a sign stands for between these operands; of what waits, that is asked then."""
+    if waiting_among(operands) is not None:
+        return True
     return _trace(sign, operands).offers(sign, *operands)
 
 

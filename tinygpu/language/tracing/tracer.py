@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygpu.language.tracing.by_data import ByData
+from tinygpu.language.tracing.passes import Passing
 from tinygpu.language.tracing.scanning import Scanning
-from tinygpu.language.tracing.selecting import Selecting
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import places
 from tinygpu.users_code import at
 
 
 @dataclass(slots=True, eq=False)
-class Tracer(ByData, Selecting, Scanning):
+class Tracer(Passing, Scanning):
     """What `program` is given: a verb for every statement, each written down for one structure of the machine."""
 
     def finish(self) -> tuple[n.Grid, tuple[n.Statement, ...]]:
