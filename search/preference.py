@@ -30,9 +30,8 @@ RESOLUTION = 0.005
 # costs power, and is the first to show where the model is too kind. Narrow copies, narrow swizzles, boxes that TMA
 # cuts, and stores that fill no sectors show here, as instructions and as accesses of L2.
 HIDDEN_SHARE = 5e-3
-# For each doubling of a cluster, which needs that many free SMs in one GPC. How many SMs the GPCs of a part have is not
-# known before it is asked, and those that are no multiple stay idle.
-CLUSTER_SHARE = 1e-3
+# For each doubling of a cluster, which waits for that many SMs of one GPC to be free.
+CLUSTER_SHARE = 2e-3
 # For all SMs that have no CTA: what a single SM can draw from L2 is not known, and theirs is lost.
 IDLE_SHARE = 1e-2
 # Of the time of DRAM if L2 kept nothing from one wave of CTAs to the next.
@@ -47,10 +46,10 @@ WAITS_SHARE = 2e-2
 # Of what rounds wait for in series while products hide it: each hands a slot over, and longer rounds do so less often.
 HANDOVERS_SHARE = 1e-2
 # Where CTAs share tiles: that they wait for each other, and what they leave in L2, is worth it only where it shows.
-SHARED_SHARE = 3e-3
+SHARED_SHARE = 2e-2
 # For each doubling of the persistent CTAs of an SM whose roles overlap by themselves: each has a ring of its own, half
 # as deep, and nothing orders their turns at the tensor cores.
-CROWDED_SHARE = 1e-3
+CROWDED_SHARE = 1e-2
 # For all registers that a thread can have: what the assembler needs beyond the estimate spills.
 REGISTERS_SHARE = 1e-4
 # For all shared memory that a CTA can have.
@@ -225,7 +224,7 @@ def strain_of(device: Device, found: Counted, prediction: Prediction) -> NDArray
     """The strain of candidates of one structure, given what was counted of them and their prediction."""
     even = np.asarray(found["even"]) > 0
     # CTAs that share rounds are as many as fit
-    busy = np.where(even, device.sm_count, found["ctas"])
+    busy = np.where(even, device.sms_of_clusters(found["cluster"]), found["ctas"])
     program = found.counts.program
     return strain(
         prediction,

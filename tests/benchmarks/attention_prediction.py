@@ -37,7 +37,7 @@ from tinygpu.machines.attention_hopper import AttentionHopper
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.simulator.simulator import Simulator
-from tinygpu.spaces.build import build_space
+from tinygpu.spaces.build import MachineSpace, build_space
 
 ROWS, COLUMNS = 16384, 2048  # batches x sequence, heads x columns of a head
 MACHINES: Mapping[TensorPath, type[Machine]] = {
@@ -205,7 +205,7 @@ def ampere(gpu: str, d: int, length: int, bn: int, tflops: float, rows: int = RO
 
 def blackwell(d: int, length: int, tflops: float) -> Published:
     point = {
-        "groups": 2, "corrects": "who weighs", "scaled": "every round", "powers": "ex2",
+        "groups": 2, "corrects": "who weighs", "scaled": "every round", "powers": "ex2", "issued": "values first",
         "bn": 128, "stages": 2, "piece": 32, "columns": d, "swizzle": 128,
     }  # fmt: skip
     return Published("FlashAttention-4", "b200", d, length, (256, 128), 4, "tcgen05", tflops, point, 2 * ROWS)
@@ -231,11 +231,26 @@ PUBLISHED = (
 )
 
 
-def ours(of: Published) -> str:
-    """Our machine at the published tiles, and its best candidate: TFLOP/s in closed form and simulated."""
+def space_of(of: Published) -> MachineSpace:
+    """Of our machine that multiplies by the same instruction."""
     machine = MACHINES[of.path]
     kinds: dict[str, Any] = {"dtypes": {"q": "bf16"}} if of.path == "tcgen05" else {}
-    space = build_space(machine, machine.problem(**of.sizes, **kinds), device(of.gpu))
+    return build_space(machine, machine.problem(**of.sizes, **kinds), device(of.gpu))
+
+
+def alike(of: Published, space: MachineSpace) -> Mapping[str, int | str]:
+    """Its point there, under the widest swizzle that holds its rows."""
+    at = dict(of.point)
+    swizzled = [at] if of.path == "mma.sync" else [{**at, "swizzle": s} for s in (128, 64)]
+    found = next((point for point in swizzled if point in space.space), None)
+    if found is None:
+        raise ValueError(f"{of.name} for heads of {of.d} on {of.gpu} is no point of {space.machine.__name__}: {at}")
+    return found
+
+
+def ours(of: Published) -> str:
+    """Our machine at the published tiles, and its best candidate: TFLOP/s in closed form and simulated."""
+    space = space_of(of)
     objective = PredictedTime(space)
 
     def both(point: Mapping[str, int | str]) -> str:
@@ -243,12 +258,9 @@ def ours(of: Published) -> str:
         simulated = of.flops / Simulator(space).simulate(dict(point)).seconds * 1e-12
         return f"{closed:.0f}, {simulated:.0f}"
 
-    at = dict(of.point)
-    swizzled = [at] if of.path == "mma.sync" else [{**at, "swizzle": s} for s in (128, 64)]
-    alike = [p for p in swizzled if p in space.space]
     best = minimize(space.space, objective, strategy="exhaustive").best
     named = "none" if best is None else " ".join(f"{n}={v}" for n, v in best.items())
-    return f"{both(alike[0]) if alike else 'not in the space'} | {both(best) if best else ''} | {named}"
+    return f"{both(alike(of, space))} | {both(best) if best else ''} | {named}"
 
 
 HEAD = (

@@ -209,7 +209,7 @@ def test_what_is_alike_divides_the_work_alike_and_takes_as_long(seed: int) -> No
     assert set(differ) == {name for p in expected for name in p if name in point and p[name] != point[name]}
 
 
-# Of a product of 4096 cubed on a B200, what an expert has and what differs from it in one thing, or in one trade: equal
+# Of a product of 8192 cubed on a B200, what an expert has and what differs from it in one thing, or in one trade: equal
 # to the model within its resolution, or slower.
 EXPERT: dict[str, int | str] = {
     "store": "staged", "bm": 128, "ctas": "pairs", "tiles": 2, "cluster_m": 2, "cluster_n": 1, "raster": 8,
@@ -243,7 +243,7 @@ def test_points_are_scored_together_as_each_is_alone(seed: int) -> None:
 
 @pytest.mark.parametrize("what", WORSE)
 def test_preference_among_equals_is_an_experts(what: str) -> None:
-    problem = MatmulBlackwell.problem(m=4096, n=4096, k=4096, dtypes={"a": "bf16"})
+    problem = MatmulBlackwell.problem(m=8192, n=8192, k=8192, dtypes={"a": "bf16"})
     space = build_space(MatmulBlackwell, problem, device("b200"))
     objective = PredictedTime(space)
     scores = []
@@ -256,7 +256,7 @@ def test_preference_among_equals_is_an_experts(what: str) -> None:
 
 def test_the_first_choice_into_tensor_memory_is_what_an_expert_would_pick() -> None:
     """Of pairs of 256 x 256: a deep ring of wide rows, two slots of sums, one CTA on an SM, the smallest cluster."""
-    problem = MatmulBlackwell.problem(m=4096, n=4096, k=4096, dtypes={"a": "bf16"})
+    problem = MatmulBlackwell.problem(m=8192, n=8192, k=8192, dtypes={"a": "bf16"})
     space = build_space(MatmulBlackwell, problem, device("b200"))
     objective = PredictedTime(space)
     tile = {name: EXPERT[name] for name in ("bm", "bn", "ctas", "piece", "launch_control", "store")}

@@ -90,6 +90,7 @@ class Counted:
         ctas = v["ctas"]
         return Demand(
             ctas=ctas,
+            cluster=v["cluster"] if crowding else 1,
             threads_per_cta=v["threads"],
             registers_per_thread=crowding * np.minimum(v["registers"], device.max_registers_per_thread),
             smem_bytes_per_cta=crowding * v["smem"],
@@ -167,7 +168,7 @@ class Counted:
         smem = np.maximum(v["smem"] + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
         per_sm = np.minimum(device.max_threads_per_sm // v["threads"], device.max_smem_bytes_per_sm // smem)
         per_sm = np.minimum(per_sm, device.registers_per_sm // (v["registers"] * v["threads"]))
-        at_a_time = device.sm_count * np.maximum(per_sm, 1)
+        at_a_time = device.sms_of_clusters(v["cluster"]) * np.maximum(per_sm, 1)
         once = v["read_once"]
         for number in range(sum(name.endswith(".distance") for name in v)):
             moved = np.minimum(at_a_time, v["ctas"]) * v[f"again{number}.distance"]

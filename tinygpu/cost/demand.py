@@ -109,6 +109,7 @@ class Demand:
     """What one kernel launch asks for; one candidate, or many at once.
 
     ctas                     grid size
+    cluster                  CTAs of a cluster, which take SMs of one GPC
     threads_per_cta
     registers_per_thread     as the assembler reports them, or an estimate
     smem_bytes_per_cta       static + dynamic
@@ -155,6 +156,7 @@ class Demand:
     registers_per_thread: Cells
     smem_bytes_per_cta: Cells
     iteration: Phase
+    cluster: Cells = 1
     iterations: Cells = 1
     prologue: Phase = field(default_factory=Phase)
     epilogue: Phase = field(default_factory=Phase)
@@ -186,7 +188,7 @@ class Demand:
     tensor_path: TensorPath = "mma.sync"
 
     def __post_init__(self) -> None:
-        for name in ("ctas", "iterations", "threads_per_cta", "turns"):
+        for name in ("ctas", "cluster", "iterations", "threads_per_cta", "turns"):
             value = np.asarray(getattr(self, name))
             if value.size and value.min() < 1:
                 raise ValueError(f"a demand needs at least 1 for {name}, not {value.min()}")

@@ -132,7 +132,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         _whole(demand.tmem_bytes_per_cta),
     )
     rates = Rates.of(device, demand)
-    sms, per_sm = device.sm_count, np.maximum(resident.ctas_per_sm, 1)
+    sms, per_sm = rates.sms, np.maximum(resident.ctas_per_sm, 1)
     ctas = np.asarray(demand.ctas, dtype=np.float64)
 
     # 1. Waves: `full` of them have per_sm CTAs on every SM; the last has `rest` CTAs, `last` on the busiest SM.
@@ -258,7 +258,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     # However few of its rounds a CTA does, it finishes a tile.
     final = part * in_step(last, turns_s(last), rest, own.last_tile_s) + (1 - part) * alone[2]
     ends_s = np.where(persistent, alone[0], 0)
-    waves_s = np.maximum(full * wave + final + ends_s, rates.handed_on_s(demand, slots))
+    waves_s = np.maximum(full * wave + final + ends_s, rates.handed_on_s(demand, np.asarray(slots, dtype=np.float64)))
 
     # 4. Power. Spread evenly, the busiest unit bounds the launch from below.
     busy = {key: summed[key] * ctas / sms for key in summed}

@@ -14,20 +14,31 @@ from tinygpu.devices import Device
 
 Times: TypeAlias = NDArray[np.float64]
 
+# How the rate of tensor work that power limits goes with the part of the time in which tensor cores are busy: as this
+# power of it. Dynamic power grows as f V^2: by 2/3 where V goes with f; less where V is near its floor, where a product
+# takes the same energy at any clock. Of measured library products it is 0.83 and 0.85 on an A100, 0.16 and 0.23 on an
+# H100, 0.08 on an H200, and 0.35 on a B200 (tests/benchmarks/power_slope.py).
+FALLING, HELD = 2 / 3, 1 / 6
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates and latencies of one device for one demand, in seconds."""
+    """Rates and latencies of one device for one demand, in seconds.
+
+    sms  on which its CTAs find room, whose clusters have the SMs of one GPC
+    """
 
     device: Device
     tensor_flops_per_clk: float
     peak_flops_per_clk: float
+    sms: NDArray[np.int64]
 
     @staticmethod
     def of(device: Device, demand: Demand) -> Rates:
+        sms = device.sms_of_clusters(np.asarray(demand.cluster, dtype=np.int64))
         tensor = np.asarray(demand.total.tensor_flops)
         if not tensor.any():
-            return Rates(device, 1.0, 1.0)
+            return Rates(device, 1.0, 1.0, sms)
         path, peak = demand.tensor_path, device.tensor_flops_per_clk_sm(demand.operand, demand.accumulator)
         there = {"mma.sync": device.cc >= 75, "wgmma": device.cc == 90, "tcgen05": device.cc in (100, 103, 110)}
         if not peak or not there[path]:
@@ -35,7 +46,7 @@ class Rates:
                 f"{device.name} ({device.target}) has no {path} for {demand.operand} with {demand.accumulator} sums"
             )
         rate = peak * device.mma_sync_share() if path == "mma.sync" else peak
-        return Rates(device, rate, peak)
+        return Rates(device, rate, peak, sms)
 
     @property
     def clock_hz(self) -> float:
@@ -70,7 +81,7 @@ class Rates:
         to_one  accesses that the slice of one place serves alone, while all others may be idle
         """
         moved = np.maximum(np.multiply(sectors, SECTOR_BYTES), np.multiply(accesses, ACCESS_BYTES))
-        alone_s = np.multiply(to_one, self.device.sm_count / self.clock_hz)
+        alone_s = np.multiply(to_one, self.sms / self.clock_hz)
         return np.asarray(np.maximum(moved * (self.device.sm_count / self.device.l2_bytes_per_s), alone_s), np.float64)
 
     @property
@@ -151,17 +162,18 @@ class Rates:
         lanes_s  that lanes are busy meanwhile, on every SM, while `groups` of warps take turns between both
 
         With the tensor cores always busy, that is the share `sustained_tensor_share` of the datasheet's peak. Where the
-        clock holds, the share bounds the rate while they multiply. Elsewhere the clock f falls: with the tensor cores
-        busy for the part D of the time it may rise until D f^3 is the same again (dynamic power is proportional to
-        f V^2, and V to f), so that the mean rate D f grows as D^(2/3).
+        clock falls, it may rise again with the part D of the time that they are busy, until D f^3 is the same (dynamic
+        power is proportional to f V^2, and V to f): the mean rate D f grows as D^(2/3). Where it holds, a share of the
+        peak bounds the rate while they multiply, and what they wait for costs little: D^(1/6).
         """
         d = self.device
-        peak_s = tensor_flops / (self.peak_flops_per_clk * d.sm_count * d.tensor_clock_hz)
-        sustained_s = np.asarray(peak_s / d.sustained_tensor_share, dtype=np.float64)
+        peak_s = np.asarray(tensor_flops / (self.peak_flops_per_clk * d.sm_count * d.tensor_clock_hz), dtype=np.float64)
+        sustained_s = peak_s / d.sustained_tensor_share
         if d.clock_holds:
-            return in_turns(sustained_s, np.asarray(lanes_s, dtype=np.float64), np.asarray(groups, dtype=np.float64))
+            turns = np.asarray(lanes_s, dtype=np.float64), np.asarray(groups, dtype=np.float64)
+            peak_s, sustained_s = in_turns(peak_s, *turns), in_turns(sustained_s, *turns)
         busy = np.where(peak_s > 0, np.minimum(peak_s / np.where(peak_s > 0, unthrottled_s, 1), 1), 1.0)
-        return np.asarray(sustained_s / busy ** (2 / 3), dtype=np.float64)
+        return np.asarray(sustained_s / busy ** (HELD if d.clock_holds else FALLING), dtype=np.float64)
 
     def roofline_s(self, demand: Demand, ctas: Times) -> Times:
         d = self.device

@@ -10,6 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tinygpu.devices.fields import DERIVED, REQUIRED, UNITS, WORDS
 from tinygpu.devices.figure import Figure, FigureValue, figure_from_json
 from tinygpu.devices.rules import derive
@@ -257,6 +260,21 @@ class Device:
         out["l1_smem_bytes"] = int(self.number("l1_smem_unified_kb") * 1024)
         out["cc"] = self.cc
         return out
+
+    def sms_of_clusters(self, size: int | NDArray[np.int64]) -> NDArray[np.int64]:
+        """SMs on which clusters of a size find room with a CTA on each, since a cluster has the SMs of one GPC.
+
+        size  CTAs of a cluster. Two are the SMs of a TPC, of which no part has an odd one.
+
+        >>> from tinygpu.devices import device
+        >>> device("h100").sms_of_clusters(np.array([1, 2, 4, 8, 16])).tolist()
+        [132, 132, 132, 120, 112]
+        """
+        asked = np.asarray(size, dtype=np.int64)
+        sms = np.full(asked.shape, self.sm_count, dtype=np.int64)
+        for known in (4, 8, 16):
+            sms = np.where(asked >= known, int(self.number(f"active_clusters_of_{known}")) * known, sms)
+        return np.asarray(sms // asked * asked, dtype=np.int64)
 
     # Throughputs and latencies, in SI units and cycles
 

@@ -192,6 +192,28 @@ def _fp64_tensor(figures: Figures) -> tuple[float, str] | None:
     return None if fma is None else (2 * fma, "2 x fp64_fma_per_clk_sm: no faster f64 path is known")
 
 
+def _clusters_of_8(figures: Figures) -> tuple[float, str]:
+    sms, cc = _need(figures, "sm_count"), _cc(figures)
+    if (cc, sms) == (90, 132):
+        return 15, "15 as on H100-SXM5, of the same die and as many SMs"
+    if cc // 10 == 10 and sms == 148:
+        return 18, "18 as on B300, of as many SMs"
+    return _clusters(4)(figures)
+
+
+def _clusters(half: int) -> Callable[[Figures], tuple[float, str]]:
+    """Clusters of twice the size: two of the smaller ones each, at most."""
+
+    def rule(figures: Figures) -> tuple[float, str]:
+        field = f"active_clusters_of_{half}"
+        given = _number(figures, field)
+        found = _RULES[field](figures) if given is None else (given, "")
+        assert isinstance(found, tuple)
+        return found[0] // 2, f"{field} / 2, rounded down: at most, as the sizes of GPCs are not known"
+
+    return rule
+
+
 def _int8(figures: Figures) -> tuple[float, str] | None:
     rate = _number(figures, "tensor_f16_fp32acc_flop_per_clk_sm")
     return None if rate is None else (rate, "tensor_f16_fp32acc_flop_per_clk_sm: no int8 rate is known")
@@ -214,6 +236,12 @@ _RULES: Mapping[str, Rule] = {
     "fp64_fma_per_clk_sm": _constant(2, "2 FMA/clk/SM, the rate of parts without FP64 units"),
     "tensor_f64_flop_per_clk_sm": _fp64_tensor,
     "tensor_int8_op_per_clk_sm": _int8,
+    "active_clusters_of_4": lambda f: (
+        _need(f, "sm_count") // 4,
+        "sm_count / 4, rounded down: at most, as the sizes of GPCs are not known",
+    ),
+    "active_clusters_of_8": _clusters_of_8,
+    "active_clusters_of_16": _clusters(8),
     "tensor_clock_implied_mhz": _copy("boost_clock_mhz", "boost_clock_mhz"),
     "l2_partitions": _partitions,
     "lat_fma_dependent": _constant(4, "4 cycles, as on every part since V100"),

@@ -172,7 +172,8 @@ def simulate(
         short, long = (run(full - 1, 0), done) if full else (done, run(1, 0))
         seconds += more * (long.seconds - short.seconds)
         busy = {unit: busy[unit] + more * (long.busy_s[unit] - short.busy_s[unit]) for unit in busy}
-    rates, resident = Rates.of(device, demand), device.sm_count * max(1, int(prediction.occupancy.ctas_per_sm))
+    rates = Rates.of(device, demand)
+    resident = int(rates.sms) * max(1, int(prediction.occupancy.ctas_per_sm))
     seconds = max(seconds, float(rates.handed_on_s(demand, np.asarray(resident))))
     total = np.asarray(float(np.asarray(demand.ctas)) * np.asarray(demand.total.tensor_flops), dtype=np.float64)
     sustained = max(seconds, float(rates.throttled_s(total, np.asarray(seconds))))
@@ -217,15 +218,21 @@ class _Share:
 
 def _share(device: Device, demand: Demand, persistent: bool, per_sm: int) -> _Share:
     ctas = int(np.ceil(np.asarray(demand.ctas)))
-    slots = per_sm * device.sm_count
+    sms = _sms(device, demand)
+    slots = per_sm * sms
     if int(np.asarray(demand.even)):
         waves = max(ctas / slots, 1 / float(np.asarray(demand.iterations)))
         full = max(int(waves), 1) - 1
         return _Share(per_sm, full, per_sm, 1.0, persistent, max(waves - full - 1, 0), min(waves, 1))
     full = -(-ctas // slots) - 1
     rest = ctas - full * slots
-    last = -(-rest // device.sm_count)
-    return _Share(per_sm, full, last, rest / last / device.sm_count, persistent)
+    last = -(-rest // sms)
+    return _Share(per_sm, full, last, rest / last / sms, persistent)
+
+
+def _sms(device: Device, demand: Demand) -> int:
+    """SMs on which its clusters find room."""
+    return int(device.sms_of_clusters(np.asarray(demand.cluster, dtype=np.int64)))
 
 
 class _Times:
@@ -256,7 +263,7 @@ class _Times:
         ctas = float(np.asarray(demand.ctas))
         total = demand.total
         # Seconds of the SM's share of DRAM per sector that is asked of L2.
-        share = device.sm_count / device.dram_bytes_per_s / ctas
+        share = int(self.rates.sms) / device.dram_bytes_per_s / ctas
         reads, writes = float(np.asarray(total.sectors_read)), float(np.asarray(total.sectors_written))
         self.read_dram_s = float(np.asarray(demand.dram_bytes_read)) * share / reads if reads else 0.0
         self.write_dram_s = float(np.asarray(demand.dram_bytes_written)) * share / writes if writes else 0.0

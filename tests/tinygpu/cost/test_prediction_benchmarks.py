@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -287,3 +288,33 @@ def test_published_attention_is_reproduced(benchmarks: Any) -> None:
     assert {p.d for p in own} == {64, 128, 256}
     for p in own:
         assert p.predicted() == pytest.approx(p.tflops, rel=0.1), p
+
+
+@pytest.mark.end_to_end
+def test_published_attention_is_a_point_of_our_machines(benchmarks: Any) -> None:
+    attention = benchmarks("attention_prediction")
+    for p in {(p.name, p.gpu, p.d): p for p in attention.PUBLISHED}.values():
+        space = attention.space_of(p)
+        assert attention.alike(p, space) in space.space
+        with pytest.raises(ValueError, match=f"^{p.name} for heads of {p.d} on {p.gpu} is no point of "):
+            attention.alike(replace(p, point={**p.point, "bn": 24}), space)
+
+
+@pytest.mark.parametrize("power", [0.0, 1 / 6, 2 / 3])
+def test_a_slope_of_power_that_was_put_in_is_found(benchmarks: Any, power: float) -> None:
+    """Times made up of the part in which tensor cores would be busy, 3 % slower than sustained, and noise."""
+    module, rng, gpu = benchmarks("power_slope"), np.random.default_rng(1), device("h100")
+    problem = module.Problem
+    sizes = rng.integers(16, 80, size=(60, 3)) * 128
+    problems = [problem(*(int(size) for size in row), "bf16") for row in sizes]
+    launch_s = gpu.number("launch_overhead_graph_us") * 1e-6
+    free_s = module.best_seconds(problems, gpu, limited=False) - launch_s
+    peak_s = np.array([2.0 * p.m * p.n * p.k for p in problems]) / (gpu.number("tflops_bf16_dense") * 1e12)
+    times = 1.03 * peak_s / gpu.sustained_tensor_share * (free_s / peak_s) ** power
+    noisy = launch_s + times * np.exp(rng.normal(0, 1e-3, size=len(times)))
+    found = module.slope(list(zip(problems, noisy.tolist(), strict=True)), gpu)
+    assert found.problems == 60
+    assert found.slope == pytest.approx(power, abs=5 * found.error)
+    assert found.error < 0.01
+    assert found.rest == pytest.approx(0.03, abs=0.003)
+    assert module.slope([(problem(512, 512, 512, "bf16"), 5e-6)] * 40, gpu) is None

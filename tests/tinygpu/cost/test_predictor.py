@@ -39,6 +39,7 @@ demands = st.builds(
     in_turn=st.integers(0, 1),
     circulating=st.integers(0, 4),
     scored_ahead=st.integers(0, 1),
+    cluster=st.sampled_from((1, 2, 4)),
     rows=st.tuples(st.tuples(phases, phases), st.tuples(phases)),
     bytes_in_flight_per_cta=st.integers(1, 1 << 17),
     dram_bytes_read=st.integers(0, 1 << 30),
@@ -105,9 +106,8 @@ def test_more_bytes_under_way_are_never_slower(name: str, demand: Demand, more: 
 def test_groups_that_take_turns_gain_nothing_where_each_cta_has_one_tile(name: str, demand: Demand) -> None:
     gpu = device(name)
     crowd = gpu.max_smem_bytes_per_block  # one CTA on an SM
-    alone = replace(
-        demand, ctas=min(int(np.asarray(demand.ctas)), gpu.sm_count), even=0, persistent=1, smem_bytes_per_cta=crowd
-    )
+    sms = int(gpu.sms_of_clusters(int(np.asarray(demand.cluster))))
+    alone = replace(demand, ctas=min(int(np.asarray(demand.ctas)), sms), even=0, persistent=1, smem_bytes_per_cta=crowd)
     lone, turns = (float(predict(gpu, replace(alone, turns=t)).seconds) for t in (1, 2))
     assert turns == pytest.approx(lone, rel=1e-12)
 
@@ -274,6 +274,38 @@ def test_sustained_tensor_work_runs_at_the_sustained_rate() -> None:
         rate = 64 * gpu.sm_count * (1 << 26) / (float(found.seconds) - float(found.launch_s))
         assert rate == pytest.approx(gpu.number("tflops_f16_sustained") * 1e12, rel=0.01)
         assert float(found.power_s) > 0
+
+
+@pytest.mark.parametrize(("name", "power"), [("a100", 2 / 3), ("h100", 1 / 6), ("b200", 1 / 6)])
+@pytest.mark.parametrize("fraction", [0.99, 0.9, 0.75])
+def test_tensor_cores_that_wait_lose_less_than_they_wait(name: str, power: float, fraction: float) -> None:
+    """With the tensor cores busy for a part of the time, power lets them run at a higher rate meanwhile."""
+    gpu = device(name)
+    rates = Rates.of(gpu, tensor_only(ctas=1))
+    flops = np.asarray(1e15)
+    peak_s = 1e15 / (rates.peak_flops_per_clk * gpu.sm_count * gpu.tensor_clock_hz)
+    always, found = (float(rates.throttled_s(flops, np.asarray(peak_s / part))) for part in (1.0, fraction))
+    assert always == pytest.approx(peak_s / gpu.sustained_tensor_share, rel=1e-12)
+    assert found == pytest.approx(always * fraction**-power, rel=1e-12)
+    assert found * fraction < always < found  # the rate while they multiply, and the mean rate
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(["h100", "h200", "b200", "b300"]), demands, st.sampled_from((8, 16)))
+def test_clusters_have_the_sms_that_they_find(name: str, demand: Demand, cluster: int) -> None:
+    """Without work of the whole device, as on a part that has no other SMs."""
+    gpu = device(name)
+    reached = int(gpu.sms_of_clusters(cluster))
+    assert 0 < reached < gpu.sm_count
+    demand = replace(demand, cluster=cluster, dram_bytes_read=0, dram_bytes_written=0)
+    figures = {"sm_count": Figure(reached, "SMs", "those of clusters", "derived")}
+    figures["l2_bw_gbs_measured"] = Figure(
+        gpu.number("l2_bw_gbs_sustained") * reached / gpu.sm_count, "GB/s", "their share", "derived"
+    )
+    found, part = predict(gpu, demand), predict(gpu.with_figures(figures), replace(demand, cluster=1))
+    unthrottled = [float(p.seconds - p.power_s) for p in (found, part)]
+    assert unthrottled[0] == pytest.approx(unthrottled[1], rel=1e-9)
+    assert float(found.waves) == pytest.approx(float(part.waves), rel=1e-12)
 
 
 def test_a_short_burst_of_tensor_work_is_not_limited_by_power() -> None:
