@@ -132,7 +132,7 @@ class _Relaxation:
         # CTAs that share tiles evenly may do less than one each
         self._alone = {kind: amount(where(named["even"] == 1, 0, per_cta(kind))) for kind in works}
         self._busiest = {kind: amount(on_busiest_sm(kind)) for kind in works}
-        self._flops = amount(named["ctas"] * per_cta("tensor_flops"))
+        self._flops = amount(named["ctas"] * (per_cta("tensor_flops") - per_cta("idle_flops")))
         # CTAs that take tile after tile hide the latencies of one tile behind the work of the next
         persistent = counts.program.grid.scheduler.persistent
         self._chain = {} if persistent else {f.name: amount(waited(f.name)) for f in fields(Chain)}

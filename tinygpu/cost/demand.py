@@ -25,7 +25,8 @@ ACCESS_BYTES = 64
 class Work:
     """Amounts of work of one CTA in one phase, by the unit that does it. Work adds up, and scales by a count.
 
-    tensor_flops           dense tensor-core FLOP (2 per multiply-add; OP for integers)
+    tensor_flops           dense tensor-core FLOP (2 per multiply-add; OP for integers), as many as the time takes
+    idle_flops             of these, those of tensor cores' lanes that have no rows: they take time, and no power
     fma_flops              f32 FLOP on the FMA lanes (2 per FMA, 1 lane slot per add or multiply counts as 2)
     alu_ops                integer and logic operations, counted per lane
     sfu_ops                ex2, rcp, rsqrt, tanh and the like, counted per lane
@@ -43,6 +44,7 @@ class Work:
     """
 
     tensor_flops: Cells = 0
+    idle_flops: Cells = 0
     fma_flops: Cells = 0
     alu_ops: Cells = 0
     sfu_ops: Cells = 0

@@ -415,6 +415,7 @@ class Operations:
         m, nn, k = s.instruction.shape(*(operand.dtype for operand in (s.a, s.b)))
         flops = 2 * s.accumulator.shape[0] * s.accumulator.shape[1] * s.a.shape[1]
         tally.add("tensor_flops", times * flops * s.instruction.share)
+        tally.add("idle_flops", times * flops * (s.instruction.share - 1))
         count = flops // (2 * m * nn * k)
         if SMEM not in s.instruction.places:
             tally.add("warp_instructions", times * count)

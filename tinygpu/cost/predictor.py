@@ -267,7 +267,8 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     unthrottled = np.maximum(waves_s, most)
     lanes_s = np.where(circulating, 0, lanes_of(unit_s[1]) * ctas / sms)
     groups = groups_of(device, demand, warps, np.minimum(per_sm, np.ceil(ctas / sms)))
-    running = np.maximum(unthrottled, rates.throttled_s(ctas * demand.total.tensor_flops, unthrottled, lanes_s, groups))
+    switching = ctas * np.maximum(np.subtract(demand.total.tensor_flops, demand.total.idle_flops), 0)
+    running = np.maximum(unthrottled, rates.throttled_s(switching, unthrottled, lanes_s, groups))
 
     # 5. Launch, and the share of each cause: running = most + tail + latency + power.
     launch_s = np.asarray(device.number(f"launch_overhead_{launch}_us") * 1e-6)

@@ -159,7 +159,8 @@ class Rates:
     ) -> Times:
         """Seconds of a launch whose tensor work gets no more than what the part sustains.
 
-        lanes_s  that lanes are busy meanwhile, on every SM, while `groups` of warps take turns between both
+        tensor_flops  of the launch, without those of idle lanes
+        lanes_s       that lanes are busy meanwhile, on every SM, while `groups` of warps take turns between both
 
         With the tensor cores always busy, that is the share `sustained_tensor_share` of the datasheet's peak. Where the
         clock falls, it may rise again with the part D of the time that they are busy, until D f^3 is the same (dynamic

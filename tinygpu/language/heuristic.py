@@ -17,7 +17,7 @@ HEURISTICS = ("coalescing", "bank conflicts", "occupancy", "locality", "L1")
 # What a cost of one's own may add to: work by the unit that does it, and latencies that a CTA waits for in series
 # (`tinygpu.cost.demand`, which says what each counts).
 WORK = (
-    "tensor_flops", "fma_flops", "alu_ops", "sfu_ops", "warp_instructions", "smem_load_wavefronts",
+    "tensor_flops", "idle_flops", "fma_flops", "alu_ops", "sfu_ops", "warp_instructions", "smem_load_wavefronts",
     "smem_store_wavefronts", "l1_wavefronts", "sectors_read", "sectors_written", "accesses_read", "accesses_written",
     "accesses_to_one",
 )  # fmt: skip

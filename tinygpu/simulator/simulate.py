@@ -175,8 +175,8 @@ def simulate(
     rates = Rates.of(device, demand)
     resident = int(rates.sms) * max(1, int(prediction.occupancy.ctas_per_sm))
     seconds = max(seconds, float(rates.handed_on_s(demand, np.asarray(resident))))
-    total = np.asarray(float(np.asarray(demand.ctas)) * np.asarray(demand.total.tensor_flops), dtype=np.float64)
-    sustained = max(seconds, float(rates.throttled_s(total, np.asarray(seconds))))
+    switching = np.asarray(demand.ctas) * np.subtract(demand.total.tensor_flops, demand.total.idle_flops)
+    sustained = max(seconds, float(rates.throttled_s(np.asarray(switching, np.float64), np.asarray(seconds))))
     return Simulation(
         seconds=launch_s + sustained,
         sm_s=seconds,

@@ -304,4 +304,5 @@ def closed_forms(space: MachineSpace, case: Case, problem: Problem) -> dict[str,
         "ideal_read": total("smem_load_wavefronts"),
         "ideal_written": total("smem_store_wavefronts"),
         "tensor_flops": total("tensor_flops"),
+        "idle_flops": total("idle_flops"),
     }

@@ -38,7 +38,7 @@ class Asked:
     sectors     32-byte sectors of GMEM, summed over warp requests
     wavefronts  of shared memory, summed over warp requests
     ideal       the same without bank conflicts
-    flops       of matrix instructions
+    tensor_flops, idle_flops  of matrix instructions, and what of them is of lanes without rows
     """
 
     sectors_read: float = 0
@@ -48,6 +48,7 @@ class Asked:
     ideal_read: float = 0
     ideal_written: float = 0
     tensor_flops: float = 0
+    idle_flops: float = 0
 
 
 def enumerate_cta(
@@ -77,6 +78,7 @@ def enumerate_cta(
         if isinstance(s, n.Multiply):
             flops = 2 * int(s.accumulator.shape[0]) * int(s.accumulator.shape[1]) * int(s.a.shape[1])
             asked.tensor_flops += flops * s.instruction.share
+            asked.idle_flops += flops * (s.instruction.share - 1)
         if isinstance(s, n.Combining):
             _count_exchanged(asked, s, program, told)
         if id(s) not in cached:

@@ -290,6 +290,16 @@ def test_tensor_cores_that_wait_lose_less_than_they_wait(name: str, power: float
     assert found * fraction < always < found  # the rate while they multiply, and the mean rate
 
 
+def test_lanes_without_rows_take_time_and_no_power() -> None:
+    """64 rows by one CTA: half of the lanes idle, at half of the datasheet's rate, which no power limits."""
+    gpu, flops = device("b200"), 1 << 34
+    all_lanes = replace(tensor_only(ctas=148, iteration=Phase(Work(tensor_flops=flops))), tensor_path="tcgen05")
+    half = replace(all_lanes, iteration=Phase(Work(tensor_flops=flops, idle_flops=flops // 2)))
+    whole, idle = predict(gpu, all_lanes), predict(gpu, half)
+    assert float(idle.power_s) == 0 < float(whole.power_s)
+    assert float(idle.seconds) == pytest.approx(float(whole.seconds - whole.power_s), rel=1e-12)
+
+
 @settings(max_examples=100)
 @given(st.sampled_from(["h100", "h200", "b200", "b300"]), demands, st.sampled_from((8, 16)))
 def test_clusters_have_the_sms_that_they_find(name: str, demand: Demand, cluster: int) -> None:
