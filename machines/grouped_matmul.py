@@ -43,7 +43,11 @@ class Grouped(Machine):
     offsets = Input("s32", bounds, values=ascending(0, m, ends=True))
     single, shuffle, add, whole = isa.LdGlobalReadOnly(1), isa.ShflBfly(), isa.Add("s32"), isa.arithmetic("s32")
     bm: Any  # rows of a tile
-    looked_at, raster = Param(1, 4), Param(1, 4, 16)  # experts per lane; rows of tiles visited together, for L2
+    looked_at, raster = Param(1, 4, 16), Param(1, 4, 16)  # experts per lane; rows of tiles visited together, for L2
+    looks = Require(
+        (looked_at == 1) | (8 * looked_at < experts), "lanes look at more experts where there are more",
+        kind="dominance", why="where a quarter of as many finds all of them at once, the others are looked at in vain",
+    )  # fmt: skip
 
     def rows_of(self, p: Tracer, row: Any, warps: Any) -> tuple[Any, Any, Any, Any]:
         """(the expert of the tile that is `row` elements along the grid, its first row in the tensor, the first row of

@@ -21,7 +21,7 @@ from tinygpu.cost.in_steps import row_of
 from tinygpu.cost.look_back import chained, handed_on
 from tinygpu.cost.main_loops import in_turn, main_loop, sums_of, taking, taking_sums
 from tinygpu.cost.named_rows import picked_windows
-from tinygpu.cost.operations import Operations, Tally, bytes_of, sum_of
+from tinygpu.cost.operations import CHAIN, Operations, Tally, bytes_of, sum_of
 from tinygpu.cost.passes import read_again
 from tinygpu.cost.touched import picked_by_data, tensor_bytes, touched_bytes
 from tinygpu.cost.useful import useful_flops
@@ -76,6 +76,7 @@ class _Counter:
         self.program = program
         self.operations = Operations(program, heuristics, program.threads)
         self.phases = {"prologue": Tally(), "iteration": Tally(), "epilogue": Tally()}
+        self.before_loops: dict[str, Tally] = {}  # what each role waits for there
         self.iterations: Expr = expr(1)
         roles = [s.body for s in walk(program.body) if isinstance(s, n.InRole)]
         self.in_pieces = leaves_in_pieces(program.body)
@@ -182,7 +183,8 @@ class _Counter:
         return phase
 
     def _role(self, s: n.InRole, phase: str) -> None:
-        """Roles that work at the same time have a prologue, rounds and an epilogue each.
+        """Roles that work at the same time have a prologue, rounds and an epilogue each. What they wait for before
+        their loops passes side by side: of each kind the CTA waits for as much as the role that waits for most of it.
 
         Of roles that take turns at tiles the first is counted, for the tile that is its own; of those that take turns
         within a tile, or take sums from tensor memory, each from a ring of its own, all work, and wait side by side.
@@ -192,7 +194,11 @@ class _Counter:
             return
         everybody, self.operations.threads = self.operations.threads, role.threads
         before = [(tally, dict(tally.chain)) for tally in self.phases.values()]
+        prologue, before_loops = self.phases["prologue"], self.before_loops.setdefault(s.role, Tally())
+        prologue.chain = before_loops.chain
         self._body(s.body, phase, expr(1))
+        before_loops.chain = prologue.chain
+        prologue.chain = {kind: maximum(*(r.chain[kind] for r in self.before_loops.values())) for kind in CHAIN}
         self.operations.threads = everybody
         if s.role in (*in_turn(self.program)[1:], *taking_sums(self.program)[1:]):
             for tally, chain in before:
