@@ -112,7 +112,7 @@ class ScaledInChunks(TensorSums):
         """Rows of x times the scales of their blocks: (chunks down, along, 32, 16); codes are powers of two."""
         down, along = scales.shape[:2]
         rows = np.reshape(scales, (down, along, 32, 4, 4)).transpose(0, 3, 2, 1, 4).reshape(down * CHUNK, along * 4)
-        numbers, block = (2.0 ** (rows - 127.0), 32) if scales.dtype.kind == "u" else (rows, 16)
+        numbers, block = (np.ldexp(1.0, rows.astype(int) - 127), 32) if scales.dtype.kind == "u" else (rows, 16)
         return x * np.repeat(numbers, block, axis=1)[: x.shape[0], : x.shape[1]]
 
     @staticmethod

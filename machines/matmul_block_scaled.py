@@ -108,7 +108,7 @@ class BlockScaled(Epilogue):
     @staticmethod
     def scaled(x: Any, scales: Any) -> Any:
         """Rows of x times the scales of their blocks, of which the last may be shorter; codes are powers of two."""
-        numbers, block = (2.0 ** (scales - 127.0), 32) if scales.dtype.kind == "u" else (scales, 16)
+        numbers, block = (np.ldexp(1.0, scales.astype(int) - 127), 32) if scales.dtype.kind == "u" else (scales, 16)
         return x * np.repeat(numbers, block, axis=1)[:, : x.shape[1]]
 
     @staticmethod

@@ -177,10 +177,12 @@ def _quantum(name: str, operands: Sequence[Enclosure]) -> float:
 
 
 def _scales(name: str, operands: Sequence[Enclosure], rounding: Rounding) -> bool:
-    """Whether a product, or a quotient by one number, changes exponents alone: a factor is a power of two.
+    """Whether a product, or a quotient by one number, changes exponents alone: a factor is a power of two, or ldexp.
 
     A machine that is not exact may divide by approximate instructions.
     """
+    if name == "ldexp":
+        return operands[1].exact
     if name == "multiply":
         return any(o.exact and _is_power_of_two(o.value) for o in operands)
     return rounding.exact and _by_constant(name, operands) and _is_power_of_two(operands[1].value)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,11 @@ from tinygpu.ptx.verification.inputs import (
 )
 from tinygpu.ptx.verification.operands import HostTensor
 
-# Largest whole numbers that are tried as inputs, one after another, until no sum becomes inexact.
+Made = TypeVar("Made")
+# Largest whole numbers of inputs, of which those are taken with which no sum becomes inexact.
 _AMPLITUDES = (64, 32, 16, 8, SMALL)
-# The same of integer types among random inputs, until every result has a place in its type. Single precision holds no
-# more than 24 bits of them.
+# The same of integer types among random inputs: every result has a place in its type. Single precision holds no more
+# than 24 bits of them.
 _WIDE_AMPLITUDES = (2**31 - 1, 2**30, 2**27 + 1, 2**25 + 1, 2**20, 2**15, 2**10, SMALL)
 
 
@@ -110,13 +111,39 @@ def draw(
         amplitudes = _AMPLITUDES
     elif inputs not in WHOLE and has_free_integers(machine, problem):
         amplitudes = _WIDE_AMPLITUDES
-    for amplitude in (a for a in amplitudes if at_most is None or a <= at_most or a == SMALL):
+    fits = _holds if inputs in WHOLE else _has_place
+
+    def tried(amplitude: int) -> tuple[Trial, bool]:
         arrays, scalars = drawn(machine, problem, inputs, seed, shapes, amplitude)
         found = reference_answers(machine, problem, arrays, scalars, rounding, shapes, point)
-        fits = _holds if inputs in WHOLE else _has_place
-        if amplitude == SMALL or all(fits(problem, name, a, rounding) for name, a in found.items()):
-            break
-    return Trial(problem, inputs, arrays, scalars, found, amplitude)
+        trial = Trial(problem, inputs, arrays, scalars, found, amplitude)
+        return trial, all(fits(problem, name, a, rounding) for name, a in found.items())
+
+    return largest([a for a in amplitudes if at_most is None or a <= at_most or a == SMALL], tried)
+
+
+def largest(amplitudes: Sequence[int], tried: Callable[[int], tuple[Made, bool]]) -> Made:
+    """What is made with the first amplitude that fits, or with the last one where none does.
+
+    Few are tried: most often the first fits, and where the last does not, none before it does; else between the two by
+    halves.
+
+    amplitudes  from large to small
+    tried       what is made with one, and whether it fits
+    """
+    found, fits = tried(amplitudes[0])
+    if fits or len(amplitudes) == 1:
+        return found
+    found, fits = tried(amplitudes[-1])
+    beyond, within = 0, len(amplitudes) - 1
+    while fits and within - beyond > 1:
+        middle = (beyond + within) // 2
+        made, holds = tried(amplitudes[middle])
+        if holds:
+            found, within = made, middle
+        else:
+            beyond = middle
+    return found
 
 
 def reference_answers(

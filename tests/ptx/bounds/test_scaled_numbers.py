@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.bounds.array import Enclosed
@@ -31,6 +33,19 @@ def test_a_product_with_a_power_of_two_is_exact(rounding: Rounding, factor: Any)
     found = of(RANDOM, rounding, 0.0) * factor
     assert found.enclosure.exact
     assert np.array_equal(found.enclosure.value, RANDOM * factor)
+
+
+@pytest.mark.parametrize("rounding", [EXACT, ROUNDED])
+@given(st.lists(st.integers(-40, 40), min_size=50, max_size=50))
+def test_ldexp_is_a_product_with_a_power_of_two(rounding: Rounding, exponents: list[int]) -> None:
+    powers = np.array(exponents)
+    held = Enclosed(Enclosure(RANDOM, RANDOM - 2.0**-9, RANDOM + 2.0**-9), rounding)
+    for factor in (of(RANDOM, rounding, 0.0), of(WHOLE[np.arange(50) % 19], rounding), held):
+        found, product = np.ldexp(factor, of(powers, rounding)), factor * np.ldexp(1.0, powers)
+        for name in ("value", "low", "high"):
+            assert np.array_equal(getattr(found.enclosure, name), getattr(product.enclosure, name))
+        assert found.enclosure.marks == product.enclosure.marks
+    assert np.ldexp(1.0, of(powers, rounding)).enclosure.exact
 
 
 def test_other_products_are_rounded() -> None:
