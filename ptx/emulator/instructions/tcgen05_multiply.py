@@ -24,6 +24,7 @@ from tinygpu.ptx.emulator.units.tcgen05_math import (
     slice_bytes,
 )
 from tinygpu.ptx.emulator.units.tensor_memory_maps import (
+    SLAB_LANES,
     LayoutId,
     Slab,
     accumulator_columns,
@@ -98,12 +99,17 @@ class Call:
     def slabs(self) -> tuple[Slab, ...]:
         return accumulator_slabs(self.layout, self.what.n, self.half)
 
-    @property
-    def steps(self) -> tuple[Slab, ...]:
-        """The slabs, taken as one where they lie and work side by side with operands in common."""
-        if self.form.scales_per_row or self.what.sparse:
+    def steps(self, memory: CtaTensorMemory) -> tuple[Slab, ...]:
+        """The slabs, taken as one where they lie and work side by side with operands in common.
+
+        Each slab has a copy of its own of the scale factors of B: what was copied to all of them is common.
+        """
+        if self.what.sparse:
             return self.slabs
-        return joined_slabs(self.layout, self.what.n, self.half)
+        joined = joined_slabs(self.layout, self.what.n, self.half)
+        if self.form.scales_per_row and not all(_have_one_scale_of_b(self, memory, slab) for slab in joined):
+            return self.slabs
+        return joined
 
     @property
     def stored_k(self) -> int:
@@ -139,7 +145,7 @@ def carry_out(
     illegal: tuple[int, int] | None = None
     for q, memory in enumerate(memories):
         shared = a_parts[q].read() if a_parts else None
-        for slab in call.steps:
+        for slab in call.steps(memory):
             a, a_bad, wrong = _rows_of_a(call, memory, slab, shared)
             if wrong is not None and illegal is None:
                 illegal = wrong
@@ -192,6 +198,19 @@ def _rows_of_a(
     return (-a if what.negate_a else a), bad, wrong
 
 
+def _have_one_scale_of_b(call: Call, memory: CtaTensorMemory, slab: Slab) -> bool:
+    """Whether all quarters of a slab hold the same scale factors of columns of B."""
+    if slab.rows <= SLAB_LANES:
+        return True
+    first = split_address(call.sfb)[1]
+    part = (slice(slab.lane, slab.lane + slab.rows), slice(first, first + -(-slab.columns // SLAB_LANES)))
+    for plane in (memory.cells, memory.undefined):
+        copies = plane[part].reshape(-1, SLAB_LANES, part[1].stop - first)
+        if (copies[1:] != copies[0]).any():
+            return False
+    return True
+
+
 def _scales(call: Call, memory: CtaTensorMemory, slab: Slab, operand: str) -> tuple[Floats, Bools]:
     """Factors (rows, k) of the rows of A or columns of B of a slab, and which rows are uninitialised."""
     first = call.what.sfa_id if operand == "A" else call.what.sfb_id
@@ -199,7 +218,10 @@ def _scales(call: Call, memory: CtaTensorMemory, slab: Slab, operand: str) -> tu
     column = split_address(call.sfa if operand == "A" else call.sfb)[1]
     at, shift = (cells.lane, column + cells.column), (8 * cells.byte).astype(np.uint32)
     data = (memory.cells[at] >> shift).astype(np.uint8)
-    bad = np.asarray(((memory.undefined[at] >> shift) & np.uint32(0xFF)).any(axis=1))
+    unknown = memory.undefined[at]
+    bad = np.zeros(len(unknown), np.bool_)
+    if unknown.any():
+        bad = np.asarray(((unknown >> shift) & np.uint32(0xFF)).any(axis=1))
     return spread_scales(scale_values(data, call.what.scale_type), call.what.k), bad
 
 

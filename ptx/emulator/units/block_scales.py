@@ -38,14 +38,16 @@ class ScaleCells:
 def scale_cells(slab: Slab, operand: str, count: int, first_byte: int) -> ScaleCells:
     """Where this slab finds the scale factors of the rows of A (operand "A") or columns of B ("B") that it multiplies.
 
+    Of a slab of several quarters each has the rows of A that lie in it, and the first the columns of B.
+
     count       scale factors per row: 1, 2 or 4
     first_byte  the scale factor id of the instruction descriptor
     """
-    quarter = slab.lane // SLAB_LANES * SLAB_LANES
     # Rows of A are counted in the CTA; columns of B within the slab's part.
     index = slab.row + np.arange(slab.rows) if operand == "A" else np.arange(slab.columns)
+    lanes = slab.lane + np.arange(slab.rows) if operand == "A" else slab.lane
     shape = (index.size, count)
-    lane = np.broadcast_to((quarter + index % SLAB_LANES)[:, None], shape)
+    lane = np.broadcast_to((lanes // SLAB_LANES * SLAB_LANES + index % SLAB_LANES)[:, None], shape)
     column = np.broadcast_to((index // SLAB_LANES)[:, None], shape)
     byte = np.broadcast_to(first_byte + np.arange(count)[None, :], shape)
     return ScaleCells(lane, column, byte)

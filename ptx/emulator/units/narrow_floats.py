@@ -59,7 +59,8 @@ class NarrowFloat:
 
     def decode(self, codes: Array) -> NDArray[np.float32]:
         """Values of codes (any unsigned integers; bits above the format's width are ignored)."""
-        return np.take(self.values, codes.astype(np.intp) & (self.values.size - 1))
+        known: NDArray[np.uint8] = (codes & codes.dtype.type(self.values.size - 1)).astype(np.uint8, copy=False)
+        return np.take(self.values, known)
 
     def encode(self, values: Array, rounding: NarrowRounding = "rn", saturate: bool = True) -> NDArray[np.uint8]:
         """Codes of binary32 or binary64 values, rounded once (PTX ISA, "cvt").
