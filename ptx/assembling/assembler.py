@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -89,8 +91,8 @@ class Assembly:
     barriers           named barriers that the kernel uses per CTA
     warnings           the assembler's warnings and advice, word for word
     log                everything that the assembler wrote
-    one_budget         the machine code gives all threads the largest of the kernel's register budgets: of kernels that
-                       spill even so
+    one_budget         the machine code gives all threads the largest of the kernel's register budgets, since they spill
+                       even so, or since the assembler ignores budgets
     """
 
     cubin: bytes
@@ -180,11 +182,12 @@ def assemble(ptx: str, target: str, *, max_registers: int | None = None) -> Asse
     wide = _with_largest_budget(ptx)
     if not wide:
         return _read_log(*_link(ptx, target, options), target, kernels[0])
-    # With the largest budget for all threads the kernel spills where it does as a whole program. Where it spills, the
-    # assembler is not asked a second time, for machine code that roles with more registers than that have do not run.
+    # With the largest budget for all threads the kernel spills where it does as a whole program. Where it spills, or
+    # budgets are ignored, the assembler is not asked a second time, for machine code that roles with more registers
+    # than that have do not run.
     whole = replace(_read_log(*_link(wide, target, options), target, kernels[0]), one_budget=True)
     registers = launch_registers(ptx)
-    if whole.spills and registers is not None:
+    if registers is not None and (whole.spills or not _links_budgets(_version(ptx), target)):
         return replace(whole, registers=registers)
     assembly = _read_log(*_link(ptx, target, options), target, kernels[0])
     if assembly.heeds_budgets:
@@ -196,6 +199,17 @@ def assemble(ptx: str, target: str, *, max_registers: int | None = None) -> Asse
         spill_load_bytes=whole.spill_load_bytes,
         stack_bytes=whole.stack_bytes,
     )
+
+
+def load() -> None:
+    """Loads the assembler's library, so that copies of this process need not; without the wheels, nothing."""
+    try:
+        from cuda.bindings import nvjitlink
+        from cuda.pathfinder import DynamicLibNotFoundError
+    except ImportError:
+        return
+    with suppress(DynamicLibNotFoundError):
+        nvjitlink.version()
 
 
 def launch_registers(ptx: str) -> int | None:
@@ -232,6 +246,44 @@ def _with_largest_budget(ptx: str) -> str:
     most = min(max(budgets), GREATEST_REGISTER_LIMIT)
     rest = limits.sub("", ptx[first.end() :])
     return ptx[: first.start()] + f".maxnreg {most}" + re.sub(r"setmaxnreg\.[^;]*;", "", rest)
+
+
+# A kernel that does nothing, with budgets.
+_BUDGETS = """
+.version {version}
+.target {target}
+.address_size 64
+.visible .entry budgets()
+.reqntid 256, 1, 1
+.minnctapersm 1
+{{
+  .reg .pred %p;
+  .reg .b32 %thread;
+  mov.u32 %thread, %tid.x;
+  setp.lt.u32 %p, %thread, 128;
+  @%p bra MORE;
+  setmaxnreg.dec.sync.aligned.u32 24;
+  bra END;
+MORE:
+  setmaxnreg.inc.sync.aligned.u32 240;
+END:
+  ret;
+}}
+"""
+
+
+@lru_cache(maxsize=16)
+def _links_budgets(version: str, target: str) -> bool:
+    """Whether code that is made for linking keeps register budgets; those of today's nvJitLink do not, "to maintain
+    compatibility across compilation units" (C7504).
+    """
+    text = _BUDGETS.format(version=version, target=target)
+    return "'setmaxnreg' ignored" not in _link(text, target, [f"-arch={target}", "-verbose"])[1]
+
+
+def _version(ptx: str) -> str:
+    """What the text says of its own language: "8.0"."""
+    return re.search(r"\.version\s+(\d+\.\d+)", ptx)[1]  # type: ignore[index]  # the assembler has read it
 
 
 def _check_limit(ptx: str, max_registers: int) -> None:

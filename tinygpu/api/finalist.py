@@ -15,7 +15,7 @@ from tinygpu.notebook import html as notebook
 from tinygpu.processes.apart import EndedApart, run_apart
 from tinygpu.program.layouts import LINES, buffer_layouts
 from tinygpu.program.placement import place
-from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, assemble
+from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, assemble, load
 from tinygpu.ptx.launching.kernels import Kernels
 from tinygpu.ptx.lowering.build import Built
 from tinygpu.ptx.lowering.line_table import LineTable
@@ -206,6 +206,7 @@ def finalists(
     Candidates that take `FAR` times as long as the best that divides the work as they do come after all others, and are
     assembled only where that way has no kernel yet and they are not as far behind the best kernel of all ways.
     """
+    load()
     kept: dict[int, Finalist] = {}
     spilled: list[Finalist] = []
 

@@ -17,14 +17,15 @@ from tinygpu.program import nodes as n
 T = TypeVar("T")
 
 
-def walk(body: tuple[n.Statement, ...]) -> Iterator[n.Statement]:
+# Bodies of which is remembered what stands in them: a program is asked time and again while it is traced, counted and
+# lowered, and neither it nor its statements ever change.
+REMEMBERED = 1 << 10
+
+
+@lru_cache(maxsize=REMEMBERED)
+def walk(body: tuple[n.Statement, ...]) -> tuple[n.Statement, ...]:
     """All statements, nested ones included, in order."""
-    ahead = list(reversed(body))
-    while ahead:
-        s = ahead.pop()
-        yield s
-        for inner in reversed(s.children):
-            ahead += reversed(inner.statements)
+    return tuple(place.statement for place in places(body))
 
 
 def leaves(body: tuple[n.Statement, ...]) -> Iterator[n.Statement]:
@@ -58,14 +59,18 @@ class Place:
         return frozenset(name for _, body in self.around if body.consumes for name in (body.consumes, *body.along))
 
 
-def places(
-    body: tuple[n.Statement, ...], around: tuple[tuple[n.Statement, n.Body], ...] = ()
-) -> Iterator[Place]:
+@lru_cache(maxsize=REMEMBERED)
+def places(body: tuple[n.Statement, ...]) -> tuple[Place, ...]:
     """All statements in order, each with the blocks around it."""
-    for s in body:
-        yield Place(s, around)
-        for inner in s.children:
-            yield from places(inner.statements, (*around, (s, inner)))
+    found = []
+    ahead = [Place(s, ()) for s in reversed(body)]
+    while ahead:
+        place = ahead.pop()
+        found.append(place)
+        for inner in reversed(place.statement.children):
+            around = (*place.around, (place.statement, inner))
+            ahead += [Place(s, around) for s in reversed(inner.statements)]
+    return tuple(found)
 
 
 Does = Literal["produce", "consume"]
@@ -86,14 +91,22 @@ class Use:
         return (*self.place.loops, own) if isinstance(own, n.Repeated) else self.place.loops
 
 
-def uses(body: tuple[n.Statement, ...], pipeline: str) -> Iterator[Use]:
+def uses(body: tuple[n.Statement, ...], pipeline: str) -> tuple[Use, ...]:
     """Every body in which a slot of the pipeline is produced or consumed."""
+    return _uses(body).get(pipeline, ())
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _uses(body: tuple[n.Statement, ...]) -> Mapping[str, tuple[Use, ...]]:
+    """The same of every pipeline, by its name."""
+    found: dict[str, tuple[Use, ...]] = {}
     for place in places(body):
         for inner in place.statement.children:
-            if inner.produces and pipeline in (inner.produces, *inner.along):
-                yield Use(place, inner, "produce")
-            if inner.consumes and pipeline in (inner.consumes, *inner.along):
-                yield Use(place, inner, "consume")
+            for name in dict.fromkeys((inner.produces, *inner.along)) if inner.produces else ():
+                found[name] = (*found.get(name, ()), Use(place, inner, "produce"))
+            for name in dict.fromkeys((inner.consumes, *inner.along)) if inner.consumes else ():
+                found[name] = (*found.get(name, ()), Use(place, inner, "consume"))
+    return found
 
 
 def fold(

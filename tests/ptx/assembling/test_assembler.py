@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tinygpu.ptx.assembling import assembler
 from tinygpu.ptx.assembling.assembler import (
     AssemblerError,
     AssemblerUnavailable,
@@ -114,6 +115,23 @@ def test_spills_are_those_under_the_largest_register_budget(budget: int, spills:
     found = assemble(kernel("sm_90a", body, ".reqntid 384, 1, 1\n.minnctapersm 1"), "sm_90a")
     assert found.spills is spills
     assert found.registers == 168
+
+
+@pytest.mark.parametrize(("budget", "spills"), [(232, False), (40, True)])
+def test_the_figures_of_a_kernel_with_budgets_are_those_of_a_second_link(
+    budget: int, spills: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where budgets are ignored nothing is linked again, and nothing else is said of the kernel."""
+    body = f"setmaxnreg.inc.sync.aligned.u32 {budget};\n{live_values(190)}"
+    text = kernel("sm_90a", body, ".reqntid 384, 1, 1\n.minnctapersm 1")
+    found = assemble(text, "sm_90a")
+    assert not assembler._links_budgets("8.0", "sm_90a"), "if it did, there would be machine code to give to a driver"
+    monkeypatch.setattr(assembler, "_links_budgets", lambda version, target: True)
+    twice = assemble(text, "sm_90a")
+    assert found.loadable is twice.loadable is None
+    linked = ("cubin", "warnings", "log", "one_budget")
+    figures = ({k: v for k, v in a.to_json().items() if k not in linked} for a in (found, twice))
+    assert next(figures) == next(figures)
 
 
 def test_a_register_limit_is_kept_and_is_the_same_as_maxnreg() -> None:

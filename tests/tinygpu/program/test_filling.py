@@ -20,7 +20,7 @@ from tinygpu.machines.elementwise import Axpby
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.program.program import Program
-from tinygpu.program.tree import expressions, places, replace_expressions, walk
+from tinygpu.program.tree import expressions, places, replace_expressions, uses, walk
 from tinygpu.spaces.build import MachineSpace, build_space
 
 MACHINES = (Axpby, MatmulAmpere, MatmulHopper)
@@ -95,6 +95,43 @@ def test_what_does_not_change_stays_itself(machine: type[Machine]) -> None:
 def test_statements_come_in_the_order_of_their_places(machine: type[Machine]) -> None:
     program = traced(machine)
     assert [id(s) for s in walk(program.body)] == [id(p.statement) for p in places(program.body)]
+
+
+def plainly(body: Any, around: Any = ()) -> Iterator[tuple[Any, Any]]:
+    """(statement, the blocks around it) of all statements, by going down into each."""
+    for s in body:
+        yield s, around
+        for inner in s.children:
+            yield from plainly(inner.statements, (*around, (s, inner)))
+
+
+def named(around: Any) -> list[tuple[int, tuple[int, ...]]]:
+    """Blocks by what they are, and which of their bodies is meant by its statements."""
+    return [(id(block), tuple(map(id, inner.statements))) for block, inner in around]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_is_remembered_of_a_body_is_what_going_through_it_finds(machine: type[Machine]) -> None:
+    """Asked twice, of the whole and of every body in it."""
+    program = traced(machine)
+    bodies = [program.body, *(inner.statements for s, _ in plainly(program.body) for inner in s.children)]
+    for body in (*bodies, *bodies):
+        plain = list(plainly(body))
+        assert [(id(p.statement), named(p.around)) for p in places(body)] == [(id(s), named(a)) for s, a in plain]
+        assert [id(s) for s in walk(body)] == [id(s) for s, _ in plain]
+        for name in [p.name for p in program.pipelines]:
+            wanted = [
+                (id(s), named(around), tuple(map(id, inner.statements)), does)
+                for s, around in plain
+                for inner in s.children
+                for does, slot in (("produce", inner.produces), ("consume", inner.consumes))
+                if slot and name in (slot, *inner.along)
+            ]
+            found = [
+                (id(u.place.statement), named(u.place.around), tuple(map(id, u.body.statements)), u.does)
+                for u in uses(body, name)
+            ]
+            assert found == wanted
 
 
 def test_declarations_are_those_of_all_classes_less_the_names_given_anew() -> None:
