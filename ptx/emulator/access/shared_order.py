@@ -9,6 +9,7 @@ from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, MOST_ACTORS, PENDING
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.emulation import first_true
+from tinygpu.ptx.emulator.state.mbarriers import WHAT_COMPLETES
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.residents import Residents
 from tinygpu.ptx.emulator.state.shadows import SharedReads
@@ -364,9 +365,10 @@ def describe_conflict(
             "must wait (cp.async.wait_group or wait_all) for it, and then all must pass bar.sync"
         )
     if agent:
+        bytes_of = ", in a phase that expects all of its bytes" if name.startswith(WHAT_COMPLETES) else ""
         return (
             f"{verb} {place} that asynchronous work on line {line} ({name}) "
-            f"{'may still be writing' if pending else 'wrote'}: wait for its completion first"
+            f"{'may still be writing' if pending else 'wrote'}: wait for its completion first{bytes_of}"
         )
     return (
         f"{verb} {place} that {name} wrote on line {line}, and no barrier orders the two: put bar.sync "

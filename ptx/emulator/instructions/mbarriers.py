@@ -340,6 +340,7 @@ def _wait(b: Binder, i: Instruction) -> Run:
                     ready, lambda row: any(barrier.phase == phase for barrier, phase in waits[row]),
                     lambda row: _reason(i, late[row]), limit=True,
                     since=lambda row: late[row][0][0].sought_since(row),
+                    fresh=lambda row: all(barrier.phase == 0 and barrier.untouched for barrier, _ in late[row]),
                 )  # fmt: skip
         rows = c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]
         residents.timed_out[rows] = 0

@@ -232,6 +232,6 @@ def _report_unknown(c: Cohort, site: Site, addresses: Array, unknown: Array, cou
     c.emulation.fault(
         "uninitialised", site.instruction, c.residents, row, lane,
         f"stores a value that was never initialised to global address {address:#x}: give the register or the "
-        "memory it came from a value first",
+        f"memory it came from a value first{c.emulation.whence_unwritten()}",
         "global", address, int(np.count_nonzero(lanes)),
     )  # fmt: skip

@@ -270,7 +270,7 @@ def _call(start: Issue, form: MmaForm, what: InstructionDescriptor, scale: int, 
     )
     return Call(
         form, what, layout, half, v.d, v.a if form.a_in_tmem else None, v.sfa, v.sfb, v.metadata, v.enable, scale,
-        frozen, zero_columns,
+        frozen, zero_columns, start.origin.unwritten,
     )  # fmt: skip
 
 

@@ -138,6 +138,8 @@ def load(b: Binder, i: Instruction) -> Run:
             cta = memory.cta(origin.cta)
             values[at] = _gather(cta.cells, form.cells, lane, column)
             undefined[at] = _gather(cta.undefined, form.cells, lane, column)
+            if undefined[at].any():
+                origin.unwritten(f"loaded what nobody had written of {access.extent}")
         for position, writer in enumerate(writers):
             np.copyto(writer(c), values[:, :, position], where=c.where)
         if c.emulation.checking:

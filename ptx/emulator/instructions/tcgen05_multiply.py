@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +80,7 @@ class Call:
     enable                    D is added to the product, times 2^-scale
     frozen                    bit l of the q-th: lane l of D in the q-th CTA is not written
     zero_columns              columns of B that count as zero, or None
+    unwritten                 is told what it did with values that nobody wrote
     """
 
     form: MmaForm
@@ -94,6 +96,7 @@ class Call:
     scale: int
     frozen: tuple[int, ...]
     zero_columns: Bools | None
+    unwritten: Callable[[str], None]
 
     @property
     def slabs(self) -> tuple[Slab, ...]:
@@ -151,11 +154,15 @@ def carry_out(
                 illegal = wrong
             columns = slice(slab.column, slab.column + slab.columns)
             right, right_bad = b[columns], b_bad[columns]
+            bad_of = {"A": a_bad, "B": right_bad}
             if call.form.scales_per_row:
-                scale, bad = _scales(call, memory, slab, "A")
-                a, a_bad = a * scale, a_bad | bad
-                scale, bad = _scales(call, memory, slab, "B")
-                right, right_bad = right * scale, right_bad | bad
+                scale, bad_of["the scale factors of A"] = _scales(call, memory, slab, "A")
+                a, a_bad = a * scale, a_bad | bad_of["the scale factors of A"]
+                scale, bad_of["the scale factors of B"] = _scales(call, memory, slab, "B")
+                right, right_bad = right * scale, right_bad | bad_of["the scale factors of B"]
+            for operand, bad in bad_of.items():
+                if bad.any():
+                    call.unwritten(f"multiplied what nobody had written of {operand}")
             undefined = a_bad[:, None] | right_bad[None, :] if a_bad.any() or right_bad.any() else None
             _write(call, memory, slab, call.frozen[q], multiply(a, right), undefined)
     if call.form.ashift and call.a is not None:
@@ -243,6 +250,8 @@ def _write(
     if undefined is not None or (before is not None and before.any()):
         unknown = np.zeros((), np.bool_) if undefined is None else undefined
         if before is not None:
+            if before.any():
+                call.unwritten("added to sums that nobody had written")
             unknown = unknown | ((before & np.uint32(0xFFFF) if what.d_type == "f16" else before) != 0)
         bits = np.where(unknown, _ALL, np.uint32(0))
     if what.d_type == "f16":

@@ -193,7 +193,7 @@ class Scheduler:
         for place in sorted(self._held) if self._sleepers else ():
             rows = np.unique(np.concatenate([rowset.index for rowset, _ in self._held[place]]))
             at = self._instruction(place)
-            warps = ", ".join(str(int(row) // len(self._residents.ctas)) for row in rows[:4])
+            warps = ", ".join(self._residents.warp_name(row).removeprefix("warp ") for row in rows[:4].tolist())
             line = 0 if at is None else at.line
             sentence += f"; lanes of warp {warps} wait on line {line} for the rest of their warp"
         self._residents.emulation.fault("deadlock", instruction, self._residents, row, None, sentence)

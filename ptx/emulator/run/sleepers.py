@@ -17,6 +17,8 @@ from tinygpu.ptx.emulator.state.residents import Residents
 
 # So often, waits end by their time limit although nothing has changed since the last time.
 _FRUITLESS_TIME_LIMITS = 3
+# A deadlock names so many waits.
+_MOST_WAITS = 6
 NEVER = np.int64(2**62)
 
 
@@ -96,28 +98,35 @@ class Sleepers:
         return True
 
     def describe(self) -> tuple[Instruction, int, str]:
-        """(instruction, warp, sentence): who waits for what, of the CTA of the first; the likeliest cause comes first.
+        """(instruction, warp, sentence): who waits for what, in the cluster of the first; the likeliest cause is first.
 
         Nobody waits for those who have no signal to give any more. Of the others, who stopped first waits for what is
-        missing; the rest went on until they waited for those.
+        missing; the rest went on until they waited for those. Where nothing at all has come, whoever should have begun
+        waits for the wrong phase.
         """
         waits = sorted(
             (not self._may_signal(sleeper.place), sleeper.wait.since(row), n, row)
             for n, sleeper in enumerate(self._asleep) for row in sleeper.group[0].index.tolist()
         )  # fmt: skip
-        said: dict[str, int] = {}
-        for *_, n, row in waits:
-            said.setdefault(self._asleep[n].wait.reason(row), row)
-        count = len(self._residents.ctas)
-        row = next(iter(said.values()))
-        parts = [
-            f"warp {other // count} waits {reason}"
-            for reason, other in said.items()
-            if other % count == row % count
-        ]  # fmt: skip
+        residents, row = self._residents, waits[0][3]
+        cluster = residents.cluster_of(row % len(residents.ctas))
+        said: dict[tuple[int, str], str] = {}
+        fresh = True
+        for *_, n, other in waits:
+            cta = other % len(residents.ctas)
+            if residents.cluster_of(cta) == cluster:
+                wait = self._asleep[n].wait
+                said.setdefault((cta, wait.reason(other)), residents.warp_name(other))
+                fresh &= wait.fresh(other)
+        sentence = "; ".join([f"{who} waits {reason}" for (_, reason), who in said.items()][:_MOST_WAITS])
+        if fresh and len(said) > 1:
+            sentence += (
+                "; nothing has come to any of these mbarriers: who waits for room first waits for parity 1, which a "
+                "fresh mbarrier lets pass"
+            )
         first = self._asleep[waits[0][2]].place
         instruction = self._blocks[first[0]].steps[first[1]].instruction
-        return instruction, row, "deadlock: no thread can run. " + "; ".join(parts[:6])
+        return instruction, row, f"deadlock: no thread can run. {sentence}"
 
     def _may_signal(self, place: Place) -> bool:
         """Whether an instruction that completes something on an mbarrier can be reached from a place."""

@@ -59,6 +59,10 @@ class Origin:
     def advise(self, rule: str, sentence: str) -> None:
         self.residents.emulation.advise(rule, self.instruction, sentence)
 
+    def unwritten(self, did: str) -> None:
+        """What this thread's instruction did with values that nobody wrote, should they be found where they matter."""
+        self.residents.emulation.note_unwritten(self.instruction, did)
+
 
 class Operation(Protocol):
     """Something that was issued and has not completed."""

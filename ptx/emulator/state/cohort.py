@@ -61,6 +61,10 @@ def _last(row: int) -> int:
     return sys.maxsize
 
 
+def _no(row: int) -> bool:
+    return False
+
+
 class MustWait(Exception):
     """Some warps have to wait at an instruction, which has done nothing yet.
 
@@ -69,11 +73,12 @@ class MustWait(Exception):
     reason  for a deadlock: what a warp (by row) waits for, in words
     limit   the wait has a time limit, after which the instruction goes on without what it waited for
     since   for a deadlock: the tick since when a warp (by row) has waited for this
+    fresh   for a deadlock: whether a warp (by row) waits for the first phase of an mbarrier to which nothing has come
     """
 
     def __init__(
         self, ready: NDArray[np.bool_], ask: Callable[[int], bool], reason: Callable[[int], str], limit: bool = False,
-        since: Callable[[int], int] = _last,
+        since: Callable[[int], int] = _last, fresh: Callable[[int], bool] = _no,
     ) -> None:  # fmt: skip
         super().__init__()
         self.ready = ready
@@ -81,6 +86,7 @@ class MustWait(Exception):
         self.reason = reason
         self.limit = limit
         self.since = since
+        self.fresh = fresh
 
 
 class Cohort:

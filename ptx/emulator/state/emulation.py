@@ -110,6 +110,7 @@ class Emulation:
         self.faults: dict[tuple[int, str], Fault] = {}
         self.advisories: dict[tuple[int, str], Advisory] = {}
         self.unfinished: list[str] = []
+        self._unwritten: dict[str, str] = {}
 
     def next_tick(self) -> int:
         """The time of the memory instruction that is about to be carried out."""
@@ -172,6 +173,15 @@ class Emulation:
                 known.address, known.sentence, known.count + count, module,
             )  # fmt: skip
         self.faults[key] = fault
+
+    def note_unwritten(self, instruction: Instruction, did: str) -> None:
+        """An instruction has moved or multiplied values that nobody wrote, which is no fault by itself."""
+        name = ".".join(instruction.name.split(".")[:2])
+        self._unwritten.setdefault(name, f"; `{name}` on line {instruction.line} {did}")
+
+    def whence_unwritten(self) -> str:
+        """Where values that nobody wrote may have come from, to be said behind a fault; "" where nothing is known."""
+        return self._unwritten.get("tcgen05.mma", "") or self._unwritten.get("tcgen05.ld", "")
 
     def advise(self, rule: str, instruction: Instruction, sentence: str) -> None:
         """Note an advisory once per line and rule."""

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 MOST_ARRIVALS = (1 << 20) - 1
 """Largest count of pending arrivals, and largest tx-count either way (PTX ISA, "Contents of the mbarrier object")."""
-
+WHAT_COMPLETES = "what completes"
+"""How races call the copies of which an mbarrier hears."""
 OTHERS = MOST_ACTORS
 """In the place of a thread's column: arrivals of asynchronous work."""
 
@@ -122,7 +123,7 @@ class Mbarriers:
             self._check_users(origin, old, "initialises")
         cluster = residents.cluster_of(cta)
         column = residents.clocks.agent(
-            cluster, ("mbarrier", cta, address), f"what completes on mbarrier {address:#x}"
+            cluster, ("mbarrier", cta, address), f"{WHAT_COMPLETES} on mbarrier {address:#x}"
         )
         maker = (int(residents.clocks.own_column[origin.row]), residents.emulation.tick)
         places = self._places.setdefault(cta, [])

@@ -389,6 +389,10 @@ class Residents:
         """The resident cluster of a resident CTA."""
         return cta // self.cluster_size
 
+    def warp_name(self, row: int) -> str:
+        """How faults call the warp of a row: in clusters with the rank of its CTA."""
+        return self.clocks.name(self.cluster_of(row % len(self.ctas)), int(self.clocks.own_column[row]))
+
     def mates(self, cta: int) -> range:
         """The resident CTAs of a CTA's cluster, by rank."""
         first = cta // self.cluster_size * self.cluster_size

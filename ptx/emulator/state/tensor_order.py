@@ -26,7 +26,8 @@ IN_ORDER: frozenset[tuple[AccessKind, AccessKind]] = frozenset(
         ("mma", "shift"),
     }
 )  # fmt: skip
-# Pairs that the manual does not order, though kernels that are known to be right rely on it.
+# Pairs that the manual does not order, though kernels that are known to be right rely on it: scales are copied over
+# those of earlier products. Nobody copies over the sums of a product.
 _TRUSTED: frozenset[tuple[AccessKind, AccessKind]] = frozenset(
     (first, second) for first in ("mma", "cp", "cp.4x256b") for second in ("cp", "cp.4x256b")
 )
@@ -218,7 +219,8 @@ class TensorOrder:
         if not old.pending and (old.column == self.own_column(new.origin.row) or old.tick <= known):
             self._advise_fences(new, old)
             return False
-        if new.on_tensor_core and old.thread == new.thread and (old.kind, new.kind) in _TRUSTED:
+        sums = wrote and old.kind == "mma"
+        if old.thread == new.thread and (old.kind, new.kind) in _TRUSTED and not sums:
             new.origin.advise(
                 "tcgen05.cp over earlier tensor core work",
                 "overwrites what earlier tcgen05 work of this thread uses, without waiting for its tcgen05.commit",

@@ -7,10 +7,10 @@ FOUND: dict[str, tuple[tuple[str, str], ...]] = {
     "the wait for the tile is missing": (
         ("race",
          "reads 16 bytes at shared address 0x400 that asynchronous work on line 20 (what completes on mbarrier "
-         "0x680) may still be writing: wait for its completion first"),
+         "0x680) may still be writing: wait for its completion first, in a phase that expects all of its bytes"),
         ("race",
          "reads 16 bytes at shared address 0x400 that asynchronous work on line 20 (what completes on mbarrier "
-         "0x680) wrote: wait for its completion first"),
+         "0x680) wrote: wait for its completion first, in a phase that expects all of its bytes"),
     ),
     "the wait has the wrong parity": (
         ("deadlock",
@@ -18,7 +18,7 @@ FOUND: dict[str, tuple[tuple[str, str], ...]] = {
          "(initialised on line 12) has 1 completed phases, 0 of 1 arrivals"),
         ("race",
          "reads 16 bytes at shared address 0x400 that asynchronous work on line 20 (what completes on mbarrier "
-         "0x680) may still be writing: wait for its completion first"),
+         "0x680) may still be writing: wait for its completion first, in a phase that expects all of its bytes"),
     ),
     "too many bytes are expected": (
         ("deadlock",
@@ -114,10 +114,10 @@ FOUND: dict[str, tuple[tuple[str, str], ...]] = {
     "a second load overwrites a tile that is still being loaded": (
         ("race",
          "writes 16 bytes at shared address 0x400 that asynchronous work on line 24 (what completes on mbarrier "
-         "0x580) may still be writing: wait for its completion first"),
+         "0x580) may still be writing: wait for its completion first, in a phase that expects all of its bytes"),
         ("race",
          "writes 16 bytes at shared address 0x400 that asynchronous work on line 24 (what completes on mbarrier "
-         "0x580) wrote: wait for its completion first"),
+         "0x580) wrote: wait for its completion first, in a phase that expects all of its bytes"),
     ),
     "the CTA exits while its memory is written": (
         ("asynchronous copy",
@@ -204,10 +204,10 @@ FOUND: dict[str, tuple[tuple[str, str], ...]] = {
     "every CTA expects its own part only": (
         ("race",
          "reads 16 bytes at shared address 0x600 that asynchronous work on line 29 (what completes on mbarrier "
-         "0x880) may still be writing: wait for its completion first"),
+         "0x880) may still be writing: wait for its completion first, in a phase that expects all of its bytes"),
         ("race",
          "reads 16 bytes at shared address 0x600 that asynchronous work on line 29 (what completes on mbarrier "
-         "0x880) wrote: wait for its completion first"),
+         "0x880) wrote: wait for its completion first, in a phase that expects all of its bytes"),
     ),
     "the load completes on another CTA's barrier": (
         ("mbarrier",
@@ -217,17 +217,17 @@ FOUND: dict[str, tuple[tuple[str, str], ...]] = {
     "the inbox is read before the copy came": (
         ("race",
          "reads 16 bytes at shared address 0x800 that asynchronous work on line 49 (what completes on mbarrier "
-         "0x980) may still be writing: wait for its completion first"),
+         "0x980) may still be writing: wait for its completion first, in a phase that expects all of its bytes"),
         ("race",
          "reads 16 bytes at shared address 0x800 that asynchronous work on line 49 (what completes on mbarrier "
-         "0x980) wrote: wait for its completion first"),
+         "0x980) wrote: wait for its completion first, in a phase that expects all of its bytes"),
     ),
     "the other CTA's stores are not waited for": (
         ("race",
          "reads 16 bytes at shared address 0x400 that asynchronous work on line 35 (what completes on mbarrier "
-         "0x500) may still be writing: wait for its completion first"),
+         "0x500) may still be writing: wait for its completion first, in a phase that expects all of its bytes"),
         ("race",
          "reads 16 bytes at shared address 0x400 that asynchronous work on line 35 (what completes on mbarrier "
-         "0x500) wrote: wait for its completion first"),
+         "0x500) wrote: wait for its completion first, in a phase that expects all of its bytes"),
     ),
 }  # fmt: skip

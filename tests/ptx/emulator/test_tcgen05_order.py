@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,14 @@ def test_a_copy_over_what_a_product_reads_is_an_advisory() -> None:
     assert rules(report) == {
         "tcgen05.cp over earlier tensor core work": "overwrites what earlier tcgen05 work of this thread uses, without waiting for its tcgen05.commit"
     }
+
+
+def test_a_copy_over_the_sums_of_a_product_is_a_race() -> None:
+    """Nobody relies on an order of these two."""
+    copy = descriptor(5, 0x0000400800000000, 0) + "tcgen05.cp.cta_group::1.32x128b.warpx4 [%r6+{}], %rd5;\n"
+    run(one_thread(OPERANDS + MMA + copy.format(N)))
+    with pytest.raises(EmulationFault, match=f"columns {N - 4} to {N - 1} of tensor memory, which `tcgen05.mma`"):
+        run(one_thread(OPERANDS + MMA + copy.format(N - 4)))
 
 
 @pytest.mark.parametrize(
@@ -203,15 +212,19 @@ def test_relaxed_waits_order_tensor_memory_between_fences(order: str) -> None:
     assert report.advisories == ()
 
 
-def uninitialised(body: str, **options: Any) -> str:
+def uninitialised(body: str, cause: str, **options: Any) -> str:
+    """The line that stores what nobody wrote; its fault says where that came from."""
     with pytest.raises(EmulationFault) as caught:
         run(body, **options)
     assert caught.value.kind == "uninitialised"
+    assert re.search(f"give the register or the memory it came from a value first; `tcgen05[.](mma|ld)` on line [0-9]+ {cause}$",
+                     caught.value.sentence)  # fmt: skip
     return str(caught.value.line_text)
 
 
 def test_an_accumulator_that_nobody_wrote_makes_the_sum_undefined() -> None:
-    line = uninitialised(one_thread(OPERANDS + enable(5, True) + MMA) + read_back(N))
+    cause = "added to sums that nobody had written"
+    line = uninitialised(one_thread(OPERANDS + enable(5, True) + MMA) + read_back(N), cause)
     assert line == "st.global.u32 [%rd13+0], %r20;"
     report, out = run(clear(N) + one_thread(OPERANDS + enable(5, True) + MMA) + read_back(N))
     assert report.faults == ()
@@ -225,19 +238,32 @@ def test_operands_that_nobody_wrote_make_their_rows_and_columns_undefined() -> N
     report, out = run(one_thread(OPERANDS + MMA) + half, words=words)
     assert report.faults == ()
     assert (out[:, :16] == (A @ B.T)[:, :16]).all()
-    assert uninitialised(one_thread(OPERANDS + MMA) + read_back(N), words=words) == "st.global.u32 [%rd13+64], %r36;"
+    cause = "multiplied what nobody had written of B"
+    line = uninitialised(one_thread(OPERANDS + MMA) + read_back(N), cause, words=words)
+    assert line == "st.global.u32 [%rd13+64], %r36;"
 
 
 def test_the_upper_half_of_an_f16_accumulator_is_undefined() -> None:
     half = f"{IDESC & ~(1 << 4 | 1 << 7 | 1 << 10):#x}"
     body = one_thread(OPERANDS + MMA.replace(f"{IDESC:#x}", half))
-    assert uninitialised(body + read_back(N)) == "st.global.u32 [%rd13+0], %r20;"
+    cause = "loaded what nobody had written of lanes 0 to 31, columns 0 to 31 of tensor memory"
+    assert uninitialised(body + read_back(N), cause) == "st.global.u32 [%rd13+0], %r20;"
     report, _ = run(body + read_back(N, halves=True))
     assert report.faults == ()
 
 
 def test_loads_of_cells_that_nobody_wrote_are_undefined() -> None:
-    assert uninitialised(read_back(1)) == "st.global.u32 [%rd13+0], %r20;"
+    cause = "loaded what nobody had written of lanes 0 to 31, column 0 of tensor memory"
+    assert uninitialised(read_back(1), cause) == "st.global.u32 [%rd13+0], %r20;"
+
+
+@pytest.mark.parametrize("missing", ["A", "B"])
+def test_scale_factors_that_nobody_wrote_are_named(missing: str) -> None:
+    copy = descriptor(5, 0x0000400800000000, 0) + "tcgen05.cp.cta_group::1.32x128b.warpx4 [%r6+{}], %rd5;\n"
+    mma = "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X "
+    mma += f"[%r6], %rd3, %rd4, {2 << 17 | 1 << 23 | 1 << 27:#x}, [%r6+48], [%r6+52], %p5;\n"
+    body = one_thread(copy.format(52 if missing == "A" else 48) + OPERANDS + mma) + read_back(16)
+    uninitialised(body, f"multiplied what nobody had written of the scale factors of {missing}")
 
 
 @pytest.mark.parametrize("check", [False, "collect"])

@@ -211,7 +211,7 @@ COMMIT_BOTH = "mov.u16 %h1, 3;\n"
 BUGS = {
     "the peer allocates nothing": (
         (("@!%p2 bra ALLOCATED;", "and.pred %p7, %p2, %p6;\n@!%p7 bra ALLOCATED;"),), "deadlock",
-        "deadlock: no thread can run. warp 0 waits on line 46 for the other CTA of the pair, which must execute tcgen05.alloc too; on line 49, barrier 0 has 96 of 128 threads (warps 1, 2, 3), and no other thread can run: warp 0 never comes. Every thread that the barrier counts must reach it",
+        "deadlock: no thread can run. warp 0 of the cluster's CTA 0 waits on line 46 for the other CTA of the pair, which must execute tcgen05.alloc too; warp 0 of the cluster's CTA 1 waits on line 69 for parity 0 of an mbarrier: mbarrier 0x1880 (initialised on line 28) has 0 completed phases, 0 of 1 arrivals; on line 49, barrier 0 has 96 of 128 threads (warps 1, 2, 3), and no other thread can run: warp 0 never comes. Every thread that the barrier counts must reach it",
     ),
     "the peer gives nothing back": (
         ((DEALLOC, "and.pred %p7, %p2, %p6;\n@!%p7 bra FREED;\ntcgen05.dealloc"),), "tensor memory", "the CTA exits with 32 columns of tensor memory allocated (line 45): tcgen05.dealloc must give them back before",
@@ -221,7 +221,7 @@ BUGS = {
          ("setp.eq.u32 %p6, %r7, 0;\n", "setp.eq.u32 %p6, %r7, 0;\nselp.b32 %r9, 32, 64, %p6;\n")),
         "tensor memory", "tcgen05.alloc of 32 columns, but the other CTA of the pair asks for 64: both must ask for the same",
     ),
-    "only one CTA hears of the product": (((COMMIT_BOTH, "mov.u16 %h1, 1;\n"),), "deadlock", "deadlock: no thread can run. warp 0 waits on line 68 for parity 0 of an mbarrier: mbarrier 0x1880 (initialised on line 28) has 0 completed phases, 0 of 1 arrivals"),
+    "only one CTA hears of the product": (((COMMIT_BOTH, "mov.u16 %h1, 1;\n"),), "deadlock", "deadlock: no thread can run. warp 0 of the cluster's CTA 1 waits on line 68 for parity 0 of an mbarrier: mbarrier 0x1880 (initialised on line 28) has 0 completed phases, 0 of 1 arrivals; warp 0 of the cluster's CTA 0 waits on line 111 at the cluster barrier: warp 0 of the cluster's CTA 1, warp 1 of the cluster's CTA 1, warp 2 of the cluster's CTA 1, warp 3 of the cluster's CTA 1 never arrives"),
     "a CTA is told that is none": (((COMMIT_BOTH, "mov.u16 %h1, 7;\n"),), "cluster", "tcgen05.commit signals CTAs 0x0007 of the cluster, which has 2: bits from 2 on must be 0"),
     "nobody knows that the peer has filled its shared memory": (
         ((FILL_MET, FILL_MET.replace(MEET, "")),), "cluster", "reaches into the shared memory of CTA 1 of the cluster, which may not have started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
@@ -230,7 +230,7 @@ BUGS = {
         (("fence.proxy.async.shared::cta;\n", "@%p6 fence.proxy.async.shared::cta;\n"),), "race", "reads through the asynchronous proxy 16 bytes at shared address 0x400 that warp 0 of the cluster's CTA 1 wrote through the generic proxy on line 37, without fence.proxy.async between the two: the writing threads must execute fence.proxy.async after their stores, before the barrier",
     ),
     "one CTA gives back before the last barrier, the other after it": (
-        ((PAIR_FREE.format(columns=32), ODD_FIRST + PAIR_FREE.format(columns=32)),), "deadlock", "deadlock: no thread can run. warp 0 waits on line 123 at the cluster barrier: warp 0 of the cluster's CTA 1 never arrives",
+        ((PAIR_FREE.format(columns=32), ODD_FIRST + PAIR_FREE.format(columns=32)),), "deadlock", "deadlock: no thread can run. warp 0 of the cluster's CTA 0 waits on line 123 at the cluster barrier: warp 0 of the cluster's CTA 1 never arrives; warp 0 of the cluster's CTA 1 waits on line 113 for the other CTA of the pair, which must execute tcgen05.dealloc too; warp 1 of the cluster's CTA 1 waits on line 116 at the cluster barrier: warp 0 of the cluster's CTA 1 never arrives",
     ),
     "a CTA gives columns back while the other still reads": (
         (("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\ntcgen05.fence::after_thread_sync;\n" + DEALLOC, DEALLOC),),
