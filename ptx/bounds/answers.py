@@ -78,7 +78,8 @@ def _given(value: Any, rounding: Rounding) -> Enclosure:
 
 def _finished(result: Any, rounding: Rounding) -> Answer:
     held = result.enclosure if isinstance(result, Enclosed) else exactly(result)
-    if held.quantum or "approximated" in held.marks or not rounding.approximation:
+    known = held.quantum or held.value.dtype.kind in "iub"
+    if known or "approximated" in held.marks or not rounding.approximation:
         return Answer(held.value, held.low, held.high, marks=held.marks)
     with np.errstate(all="ignore"):
         off = [np.where(np.isfinite(e), rounding.approximation * np.abs(e), 0.0) for e in (held.low, held.high)]

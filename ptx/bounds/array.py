@@ -12,7 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from tinygpu.ptx.bounds import elementwise, moved, sums
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.bounds.contraction import contracted
-from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, exactly, marks_of
+from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, between, exactly, marks_of
 
 # Methods that are functions of NumPy, too.
 _METHODS = frozenset(
@@ -25,6 +25,7 @@ _METHODS = frozenset(
 _REDUCED = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_or": "any", "logical_and": "all",
 }  # fmt: skip
+_BITS = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
 # What hangs on no element's value.
 _SHAPES = frozenset({"shape", "ndim", "size", "result_type", "can_cast", "iscomplexobj", "isrealobj", "issubdtype"})
 # Answers are places or numbers of elements: they are those of exact values, or none.
@@ -40,6 +41,15 @@ def _rounded(values: Values, to: Any) -> Values:
     with np.errstate(all="ignore"):
         held = np.clip(values, -largest, largest) if to.itemsize == 1 else values
         return np.asarray(held, dtype=np.float64).astype(to).astype(np.float64)
+
+
+def _whole_of(held: Enclosure, to: np.dtype[Any]) -> Enclosure:
+    """Truth values and whole numbers, some of which rounding decides, as whole numbers of another type."""
+    fits = held.value.dtype.kind in "iub" and to.kind in "iu"
+    if not fits or np.min(held.low) < np.iinfo(to).min or np.max(held.high) > np.iinfo(to).max:
+        raise CannotBound(f"makes {to} of values that are rounded")
+    kept = to if to == np.uint32 else np.dtype(np.int64)
+    return between(held.value.astype(kept), held.low.astype(kept), held.high.astype(kept), held.marks)
 
 
 class Enclosed(NDArrayOperatorsMixin):
@@ -70,6 +80,11 @@ class Enclosed(NDArrayOperatorsMixin):
         if method == "reduce" and ufunc.__name__ in _REDUCED:
             kwargs.setdefault("axis", 0)
             return self._call(getattr(np, _REDUCED[ufunc.__name__]), inputs, kwargs)
+        if method == "reduce" and ufunc.__name__ in _BITS:
+            held = self._enclosure(inputs[0])
+            if not held.exact:
+                raise CannotBound(f"calls {ufunc.__name__}.reduce on values that are rounded")
+            return self._made(exactly(ufunc.reduce(held.value, **kwargs), marks=held.marks))
         if method == "accumulate" and ufunc in (np.add, np.maximum, np.minimum):
             accumulated = np.cumsum if ufunc is np.add else lambda a, axis=0: ufunc.accumulate(a, axis)
             return self._accumulated(ufunc, accumulated, inputs, kwargs)
@@ -86,7 +101,7 @@ class Enclosed(NDArrayOperatorsMixin):
         return self._call(function, args, {k: v for k, v in kwargs.items() if k not in ("out", "dtype")})
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise CannotBound("makes an array of its own of an input")
+        raise CannotBound("makes an array of its own of an input, as np.uint32(x) does; x.astype(np.uint32) is known")
 
     # -- what an array has -----------------------------------------------------------------------------------------
     @property
@@ -127,7 +142,7 @@ class Enclosed(NDArrayOperatorsMixin):
         to, held = np.dtype(kind), self.enclosure
         if to.kind in "iub":
             if not held.exact:
-                raise CannotBound(f"makes {to} of values that are rounded")
+                return self._made(_whole_of(held, to))
             kept = to.kind == "b" or to == np.uint32  # who asks for u32 counts modulo 2^32, as hashes do
             return self._made(exactly(held.value.astype(to).astype(to if kept else np.int64)))
         if to.itemsize < 4 and held.quantum:  # beyond what the type holds they are rounded, and known all the same

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.ptx.bounds.arithmetic import CIRCULAR, LOGARITHM, Rounding
-from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, enclosed, exactly, marks_of
+from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, between, enclosed, exactly, marks_of
 
 # Nothing is rounded, and results are multiples of what operands are.
 _PLAIN = frozenset(
@@ -31,6 +31,12 @@ _LOGICAL = frozenset(
         "logical_not", "logical_xor", "isnan", "isinf", "isfinite", "signbit",
     }
 )  # fmt: skip
+# The same, of truth values.
+_OF_BITS = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "invert"})
+# Of whole numbers: what lies between the ends of the operands gives what lies between the results of these.
+_MONOTONE = frozenset(
+    {"add", "subtract", "multiply", "negative", "maximum", "minimum", "left_shift", "right_shift", "sign"}
+)
 # What these add beside a relative error, in units of 1.
 _ABSOLUTE = {
     "log": LOGARITHM, "log2": LOGARITHM, "log10": LOGARITHM, "log1p": LOGARITHM, "expm1": LOGARITHM,
@@ -54,9 +60,12 @@ def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) ->
         exact, least = all(o.exact for o in operands), min(o.quantum for o in operands)
         if exact and (value.dtype.kind in "iub" or name in _PLAIN):
             return exactly(value, 1.0 if value.dtype.kind != "f" or name in _WHOLE else least, marks)
-        if name in _LOGICAL:
+        kinds = {o.value.dtype.kind for o in operands}
+        if name in _LOGICAL or (name in _OF_BITS and kinds == {"b"}):
             corners = [ufunc(*ends) for ends in itertools.product(*[o.ends for o in operands])]
-            return Enclosure(value, np.logical_and.reduce(corners), np.logical_or.reduce(corners), True, marks)
+            return between(value, np.logical_and.reduce(corners), np.logical_or.reduce(corners), marks)
+        if kinds <= set("iub") and (name in _MONOTONE or (name == "bitwise_or" and _not_negative(operands))):
+            return between(value, *_whole_ends(ufunc, operands), marks)
         if value.dtype.kind != "f" or name in _JUMPING:
             raise CannotBound(f"calls {name} on values that are rounded")
         if name in _SUMS | _PRODUCTS and least:
@@ -91,7 +100,23 @@ def where(condition: Enclosure, chosen: Enclosure, other: Enclosure) -> Enclosur
     always, never = condition.low.astype(bool), ~condition.high.astype(bool)
     low = np.where(always, chosen.low, np.where(never, other.low, np.minimum(chosen.low, other.low)))
     high = np.where(always, chosen.high, np.where(never, other.high, np.maximum(chosen.high, other.high)))
+    if value.dtype.kind in "iub":
+        return between(value, low, high, marks)
     return enclosed(value, low, high, np.inf, marks=marks)
+
+
+def _not_negative(operands: Sequence[Enclosure]) -> bool:
+    return all(bool((o.low >= 0).all()) for o in operands)
+
+
+def _whole_ends(ufunc: np.ufunc, operands: Sequence[Enclosure]) -> tuple[Values, Values]:
+    """The least and the greatest whole number; of bits together, at least the larger number, and at most the sum."""
+    if ufunc is np.bitwise_or:
+        (a, b), (c, d) = ((o.low, o.high) for o in operands)
+        sure = (a == b) & (c == d)
+        return np.where(sure, a | c, np.maximum(a, c)), np.where(sure, a | c, b + d)
+    corners = [np.asarray(ufunc(*ends)) for ends in itertools.product(*[o.ends for o in operands])]
+    return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
 
 def _widened(name: str, operands: Sequence[Enclosure], rounding: Rounding) -> list[tuple[Values, ...]]:

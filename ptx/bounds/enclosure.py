@@ -90,6 +90,13 @@ def quantum_of(array: Values) -> float:
     return 2.0 ** min(lowest, 0) if highest - lowest <= 24 else 0.0
 
 
+def between(value: Values, low: Values, high: Values, marks: frozenset[Mark] = frozenset()) -> Enclosure:
+    """Truth values or whole numbers, some of which hang on how others are rounded: those between two ends."""
+    if np.array_equal(low, high):
+        return exactly(value, 1.0, marks)
+    return Enclosure(value, low, high, 0.0, marks)
+
+
 def enclosed(
     value: Values, low: Values, high: Values, largest: float, unknown: Values | None = None, *, marks: frozenset[Mark]
 ) -> Enclosure:

@@ -21,7 +21,8 @@ MOVED = frozenset(
     }
 )  # fmt: skip
 # Monotone in every element: the least result comes of the least elements.
-ORDERED = frozenset({"max", "min", "amax", "amin", "nanmax", "nanmin", "sort", "clip", "median", "partition", "round"})
+ORDERED = frozenset({"max", "min", "amax", "amin", "nanmax", "nanmin", "sort", "clip", "median", "partition", "round",
+                     "packbits"})  # fmt: skip
 # Ways of padding that only repeat elements.
 _PADDING = frozenset({"constant", "edge", "wrap", "reflect", "symmetric", "maximum", "minimum", "empty"})
 

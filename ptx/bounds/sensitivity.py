@@ -10,7 +10,7 @@ import numpy as np
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.bounds.enclosure import Values
 
-_TRIES = 4
+_TRIES, _TRIES_OF_WHOLE = 4, 24
 # Roundings that may add up unseen, and by how much more an unlucky one may be than those that were seen.
 _ROUNDINGS, _UNLUCKY = 8, 8
 
@@ -20,23 +20,33 @@ def sensitivity(
 ) -> dict[str, Values]:
     """How far each element may be off: eight times the largest change that eight roundings of every input made.
 
-    An element that happened not to change is given the mean change of its output. An estimate, not a proof.
+    An element that happened not to change is given the mean change of its output; of whole numbers, which change where
+    a comparison turns, one that none of more tries changes is exact. An estimate, not a proof.
     """
     rng = np.random.default_rng(0)
     exact = call(arguments)
     most = {name: np.zeros(value.shape) for name, value in exact.items()}
-    for _ in range(_TRIES):
+    whole = {name for name, value in exact.items() if value.dtype.kind in "iub"}
+    for _ in range(_TRIES_OF_WHOLE if whole else _TRIES):
         moved = {name: _moved(value, rng, _ROUNDINGS * rounding.unit) for name, value in arguments.items()}
         for name, value in call(moved).items():
             with np.errstate(all="ignore"):
-                most[name] = np.fmax(most[name], np.abs(value - exact[name]))
+                most[name] = np.fmax(most[name], np.abs(_wide(value) - _wide(exact[name])))
     out = {}
     for name, change in most.items():
+        if name in whole:
+            out[name] = _UNLUCKY * change
+            continue
         finite = change[np.isfinite(change)]
         mean = float(np.mean(finite)) if finite.size else 0.0
         with np.errstate(all="ignore"):
             out[name] = _UNLUCKY * np.maximum(change, mean) + rounding.function * np.abs(exact[name])
     return out
+
+
+def _wide(values: Values) -> Values:
+    """Whole numbers as floats: those of unsigned types have no negative differences, and truth values none."""
+    return values.astype(np.float64) if values.dtype.kind in "iub" else values
 
 
 def _moved(value: Any, rng: np.random.Generator, relative: float) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.bounds.arithmetic import Rounding
-from tinygpu.ptx.bounds.enclosure import Enclosure, Values, enclosed, exactly, marks_of
+from tinygpu.ptx.bounds.enclosure import Enclosure, Values, between, enclosed, exactly, marks_of
 from tinygpu.ptx.bounds.short_sums import short_sum_error
 
 
@@ -33,6 +33,8 @@ def linear(
         exact = all(o.exact for o in operands)
         if exact and value.dtype.kind in "iub":
             return exactly(value, 1.0, marks)
+        if len(operands) == 1 and value.dtype.kind in "iub":
+            return between(value, np.asarray(function(operands[0].low)), np.asarray(function(operands[0].high)), marks)
         quanta = [o.quantum for o in operands]
         quantum = math.prod(quanta) if of_products else min(quanta)
         quantum = quantum if quantum >= rounding.smallest else 0.0
