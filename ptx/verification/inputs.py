@@ -101,10 +101,10 @@ def drawn(
         if s.name in declared:
             end = _at_end(declared[s.name], s.dtype, inputs, amplitude, number)
             scalars[s.name] = end or values(s.name, s.dtype, ())[()]  # of zeros nothing is seen
-        elif s.dtype.name == "f32":
-            scalars[s.name] = np.float32(3 if inputs in WHOLE else rng.uniform(-1, 1))
-        else:
+        elif inputs in WHOLE:
             scalars[s.name] = s.dtype.numpy.type(3)
+        else:  # of integers as large as those of a tensor
+            scalars[s.name] = input_values(rng, s.dtype, (), inputs, amplitude)[()]
     if inputs in ("signs", "other signs"):
         arrays = with_signs(problem, arrays, declared, inputs != "signs")
     elif inputs in ("specials", "other specials"):
@@ -113,7 +113,26 @@ def drawn(
         arrays = with_lines(problem, arrays, declared, 0 if inputs == "lines" else KINDS // 2)
     elif inputs in ("neighbours", "other neighbours"):
         arrays = with_neighbours(machine, problem, arrays, free_floats(machine, problem), inputs != "neighbours")
+    if inputs in ("lines", "other signs"):
+        arrays = with_one_piece(arrays, declared, first=inputs != "lines")
     return arrays, scalars
+
+
+def with_one_piece(
+    arrays: Mapping[str, NDArray[Any]], declared: Mapping[str, Distribution], first: bool
+) -> dict[str, NDArray[Any]]:
+    """The arrays with offsets of which one piece has everything: a loop over it has as many rounds as there may be.
+
+    Where all pieces have some, none may have so many that what a round carries on to the next one counts.
+
+    first  the first piece of all, else the last
+    """
+    out = dict(arrays)
+    for name, law in declared.items():
+        if name in arrays and law.law == "ascending" and law.ends and not law.apart and arrays[name].shape[-1] > 1:
+            out[name] = arrays[name].copy()
+            out[name][..., 1:-1] = law.high if first else law.low
+    return out
 
 
 def free_floats(machine: type[Declared], problem: Problem) -> frozenset[str]:
@@ -170,10 +189,13 @@ def _lined(o: Operand, declared: Mapping[str, Distribution]) -> bool:
 
 
 def has_free_integers(machine: type[Declared], problem: Problem) -> bool:
-    """Whether a tensor that is read is of an integer type of a byte or more, and nothing is said of its numbers."""
+    """Whether a tensor that is read, or a scalar, is of an integer type of a byte or more of whose numbers nothing is
+    said.
+    """
     declared = input_distributions(machine, problem)
-    read = (o for o in problem.operands if o.access != "out" and o.name not in declared)
-    return any(not o.dtype.is_float and o.dtype.bits >= 8 for o in read)
+    read = [(o.name, o.dtype) for o in problem.operands if o.access != "out"]
+    read += [(s.name, s.dtype) for s in machine.scalars(dict(problem.options))]
+    return any(name not in declared and not kind.is_float and kind.bits >= 8 for name, kind in read)
 
 
 def declared_values(

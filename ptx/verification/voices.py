@@ -48,7 +48,9 @@ def not_meant(check: Check, right_without: bool) -> list[str]:
         return [
             "of random numbers without NaN and infinities it is right: the reference has a NaN there, as where it"
             " multiplies an infinity or a NaN by 0 (a weight, a mask), and the program leaves that out; let the"
-            " reference leave it out too, as by np.where, or declare values= of inputs that are finite"
+            " reference leave it out too, as by np.where, or declare values= of inputs that are finite. Or the program"
+            " chooses by a comparison, which is false of a NaN: turn it round, as where(equal(sum, 0), 0, x / sum) for"
+            " where(sum > 0, x / sum, 0)"
         ]
     return [
         "of random numbers without NaN, infinities and extremes it is right: where such are not meant, declare values="

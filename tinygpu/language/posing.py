@@ -171,7 +171,8 @@ def followed(
 def fitted(
     title: str, following: tuple[Dim, ...], sizes: Mapping[str, int], options: Mapping[str, Any], kept: Iterable[str]
 ) -> dict[str, int]:
-    """Sizes in which dims that follow from others are as they are here: each has a dim that it follows from made fit.
+    """Sizes in which dims that follow from others are as they are here: each has a dim that it follows from made fit,
+    where that does not give it its size as it is.
 
     kept  dims that stay what they are
 
@@ -179,6 +180,8 @@ def fitted(
     """
     out, fixed = dict(sizes), {*kept, *(d.name for d in following)}
     for d in following:
+        if followed(title, (d,), out, options)[d.name] == sizes[d.name]:
+            continue
         for name in (n for n in d.reads if n in sizes and n not in fixed):
             tried = (out | {name: size} for size in range(1, max(MOST_FITTED, 2 * sizes[name])))
             found = (t for t in tried if followed(title, (d,), t, options)[d.name] == sizes[d.name])

@@ -244,7 +244,8 @@ class Signs(Masked):
 LEFT_OUT = (
     "of random numbers without NaN and infinities it is right: the reference has a NaN there, as where it multiplies an"
     " infinity or a NaN by 0 (a weight, a mask), and the program leaves that out; let the reference leave it out too,"
-    " as by np.where, or declare values= of inputs that are finite"
+    " as by np.where, or declare values= of inputs that are finite. Or the program chooses by a comparison, which is"
+    " false of a NaN: turn it round, as where(equal(sum, 0), 0, x / sum) for where(sum > 0, x / sum, 0)"
 )
 NOT_MEANT = (
     "of random numbers without NaN, infinities and extremes it is right: where such are not meant, declare values= of"
