@@ -16,6 +16,7 @@ from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import Groups, groups
+from tinygpu.program.in_place import meetings
 from tinygpu.program.placement import Placement
 from tinygpu.program.program import Program
 from tinygpu.ptx.launching.kernel import TensorMapSpec
@@ -90,6 +91,7 @@ class Context:
     added: dict[str, Reg] = field(default_factory=dict)  # accumulator there -> whether something was added up in it
     pipes: dict[str, Pipe] = field(default_factory=dict)  # the role's places in pipelines between roles
     dims: Mapping[str, int] = field(init=False)  # what sizes are at least
+    meetings: frozenset[n.Statement] = field(init=False)  # before which the role's threads meet, of tensors in place
     groups: Groups = field(init=False)  # where roles wait for wgmma, and give back slots that it has read
     first_step: int = field(init=False)  # rows from one warpgroup's part of a tile to the next
     spots: dict[tuple[int, str], Any] = field(default_factory=dict)  # what a probed kernel records
@@ -106,6 +108,7 @@ class Context:
     def __post_init__(self) -> None:
         of_tensors = {d for t in self.program.tensors for d in t.dims}
         self.dims = dict.fromkeys(of_tensors.union(*(a.tiles.symbols for a in self.program.grid.axes)), 1)
+        self.meetings = meetings(self.program)
         self.groups = groups(self.program.body, self.program.of_one_slot)
 
     @property
@@ -126,13 +129,14 @@ class Context:
     def registers_of(self, tile: Tile) -> RegisterTile:
         """The registers of a value, or of a window of one."""
         whole = self.tiles[tile.name]
-        if tile.window_of is None or tile.partition is None:
+        part = tile.part
+        if part is None or part.window_of is None or part.partition is None:
             return whole
-        begins = [self.number(offset) for offset in tile.offset]
+        begins = [self.number(offset) for offset in part.offset]
         numbers = [begin for begin in begins if isinstance(begin, int)]
         if len(numbers) != len(begins):
             raise LoweringError(f"{tile} begins where no number is known before the launch")
-        return whole.part(window_values(tile.window_of, tile.partition, numbers))
+        return whole.part(window_values(part.window_of, part.partition, numbers))
 
     # -- threads, warps and clusters -------------------------------------------------------------------------------
     def lane(self) -> Number:

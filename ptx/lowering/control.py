@@ -82,6 +82,8 @@ def _statement(context: Context, s: n.Statement) -> None:
         issue(context, *touch.touches(context, s))
     if isinstance(s, n.Repeated) and s.trips.same(0):
         return  # no rounds, whatever the problem
+    if s in context.meetings and context.threads > WARP:
+        barrier(context)
     met, context.met = context.met, False
     match s:
         case n.Constant() if s.result.memory is TMEM:

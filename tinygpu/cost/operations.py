@@ -26,6 +26,7 @@ from tinygpu.language.tile import Tile
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.access import Access, boxes, tensor_pitches, vectors
+from tinygpu.program.in_place import meetings
 from tinygpu.program.prefetched import steps
 from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.together import rounds_together
@@ -88,6 +89,7 @@ class Operations:
     prefetch  rounds that bulk copies run ahead, found from the pipelines that they fill
     shared    what loads ask of L2 where L1 holds what the CTA reads
     together  how many executions of a load are under way at a time, where its rounds are written out
+    meetings  loads and stores of tensors in place before which the role's threads meet
     prefetched  1 for loads of steps of which the first is loaded a round ahead: nobody waits for them
     """
 
@@ -98,12 +100,14 @@ class Operations:
     shared: Mapping[n.Statement, Shared] = field(init=False)
     together: Mapping[n.Statement, Expr] = field(init=False)
     prefetched: Mapping[n.Statement, Expr] = field(init=False)
+    meetings: frozenset[n.Statement] = field(init=False)
 
     def __post_init__(self) -> None:
         rings = [s for s in walk(self.program.body) if isinstance(s, n.Pipelined) and not s.prefetch.same(0)]
         self.prefetched = {load: s.prefetch for s in rings for load in steps(s).loads}
         loads = (place for place in places(self.program.body) if isinstance(place.statement, n.Load))
         self.together = {place.statement: rounds_together(place) for place in loads}
+        self.meetings = meetings(self.program)
         told = {"coalescing", "L1"} <= {h for h in self.heuristics if isinstance(h, str)}
         self.shared = shared_reads(self.program) if told else {}
 
@@ -119,6 +123,8 @@ class Operations:
         for own in self.heuristics:
             if isinstance(own, Heuristic):
                 self._own(own, s, tally, times)
+        if s in self.meetings:
+            tally.wait("barriers", times * where(self.warps > 1, 1, 0))
         match s:
             case n.Constant():
                 return  # registers that are written once, where their first use is
