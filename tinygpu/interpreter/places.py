@@ -32,14 +32,16 @@ def reader(tile: Tile, fill: float = 0.0) -> Reader:
     """Gives the tile; elements outside of a tensor are `fill`."""
     name = tile.name
     if tile.memory is RMEM:
-        if tile.window_of is None:
+        taken = tile.part
+        if taken is None or taken.window_of is None:
             return lambda w: _as_named(w.registers[name], tile)
-        begins_at = compile_scalars(*tile.offset)
-        whole = replace(tile, shape=tile.window_of.shape)
+        begins_at, sizes = compile_scalars(*taken.offset), extents(taken)
+        whole = replace(taken, shape=taken.window_of.shape)
 
         def part(w: Worker) -> Array:
-            ends = zip(begins_at(w.known), extents(tile), strict=True)
-            return _as_named(w.registers[name], whole)[tuple(slice(b, b + e) for b, e in ends)]
+            ends = zip(begins_at(w.known), sizes, strict=True)
+            values = _as_named(w.registers[name], whole)[tuple(slice(b, b + e) for b, e in ends)]
+            return _as_named(values, tile, taken)
 
         return part
     if _is_scattered(tile):
@@ -152,10 +154,15 @@ def _tensor_window(tile: Tile) -> TensorWindow:
     return TensorWindow(tile.axes, extents(tile), tuple(axis for axis, _ in tile.fixed))
 
 
-def _as_named(value: Array, tile: Tile) -> Array:
-    """A value in registers under the axes by which a tile names it."""
+def _as_named(value: Array, tile: Tile, begun: Tile | None = None) -> Array:
+    """A value in registers under the axes by which a tile names it.
+
+    begun  the one whose axes it has already: a window of registers
+    """
+    if tile is begun:
+        return value
     if tile.viewed is not None:
-        value = _as_named(value, tile.viewed).reshape(_before_naming(tile))
+        value = _as_named(value, tile.viewed, begun).reshape(_before_naming(tile))
     if not tile.axes:
         return value
     running = [axis for axis in tile.axes if axis is not None]

@@ -305,7 +305,8 @@ def _used(s: n.Statement) -> frozenset[str]:
 
 def _whole_registers(tile: Tile) -> Expr:
     """32-bit registers per thread of the value that a tile is, or is a window of."""
-    return tile_registers(tile if tile.window_of is None else replace(tile, partition=tile.window_of))
+    part = tile.part
+    return tile_registers(tile if part is None else replace(part, partition=part.window_of))
 
 
 def tile_registers(tile: Tile) -> Expr:

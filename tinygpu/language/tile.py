@@ -85,8 +85,17 @@ class Tile(Operators):
             by = "" if step.same(1) else f":{step}"
             window += [] if axis in picked else [f"{o}:+{s}{by}{until}"]
         if self.memory is RMEM:
+            if self.part is not None and self.part is not self:
+                return str(self.part)
             return f"%{self.name}" if self.window_of is None else f"%{self.name}[{', '.join(window)}]"
         return f"{self.name}[{', '.join(window)}]"
+
+    @property
+    def part(self) -> Tile | None:
+        """The window of registers whose elements the tile names, whatever its axes are; None of a whole value."""
+        if self.window_of is not None:
+            return self
+        return None if self.viewed is None else self.viewed.part
 
     @property
     def picked_by(self) -> tuple[Tile, ...]:
@@ -230,6 +239,8 @@ class Tile(Operators):
             raise ValueError(f"{self.name} has rows that values give along axis {place}; squeeze these values instead")
         if self.groups and self.groups[place]:
             raise ValueError(f"{self.name}.squeeze({axis}): axis {place} stands for several; squeeze, then merge")
+        if self.window_of is not None and self.partition is not None and not self.window_of.shape[place].same(1):
+            return self._viewed(self.partition.squeeze(place))  # where it begins along this axis stays known
         home = self.axes[place] if self.tensor is not None else None
         fixed = dict(self.fixed)
         if home is not None:
@@ -323,13 +334,13 @@ class Tile(Operators):
     def _whole_axes(self, what: str) -> None:
         if self.buffer is not None:
             raise ValueError(f"{self.name} is a buffer, and its axes are its own: there is no .{what}")
-        if self.window_of is not None:
-            raise ValueError(f"%{self.name} is a window of registers, and its axes stay: there is no .{what}")
 
     def _viewed(self, partition: Partition) -> Tile:
         """The same registers, as a tile of other axes under a partition of it."""
         zeros = tuple(expr(0) for _ in partition.shape)
-        return replace(self, shape=partition.shape, offset=zeros, axes=(), partition=partition, viewed=self)
+        return replace(
+            self, shape=partition.shape, offset=zeros, axes=(), partition=partition, window_of=None, viewed=self
+        )
 
     def _alone(self, axis: int) -> bool:
         """Whether an axis has one element, and stands for no others."""

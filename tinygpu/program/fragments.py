@@ -48,7 +48,7 @@ def _fed(body: tuple[Statement, ...], readers: dict[str, int]) -> Iterator[tuple
         if loads_fragments(s):
             put_off |= {t.name: t for t in s.writes}
         elif isinstance(s, n.Multiply):
-            taken = {t.name for t in (s.a, s.b) if t.window_of is None and readers[t.name] == 1}
+            taken = {t.name for t in (s.a, s.b) if t.part is None and readers[t.name] == 1}
             if found := tuple(t for name, t in put_off.items() if name in taken):
                 yield found
         for inner in s.children:

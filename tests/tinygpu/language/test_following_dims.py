@@ -111,10 +111,6 @@ def buffer() -> Tile:
         (lambda w: w.split(1, (3, 4)), "x has 8 elements along axis 1, and 3 x 4 are 12"),
         (lambda w: buffer().merge(0, 1), "ring.t is a buffer, and its axes are its own: there is no .merge(0, 1)"),
         (
-            lambda w: held().window((0, 0, 0), (1, 2, 4)).merge(0, 1),
-            "%v is a window of registers, and its axes stay: there is no .merge(0, 1)",
-        ),
-        (
             lambda w: held().merge(0, 1).window((0, 0), (2, 4)),
             "%v has axes that were merged or split, and no windows; take them before",
         ),

@@ -145,3 +145,101 @@ def test_parts_that_threads_share_are_out() -> None:
         "windows of %v1 (partition): every thread has the same part of each window of %v1; "
         "min(max(16 // 4, 1), 8) = 4 != 8"
     )
+
+
+class Renamed:
+    """An array with what a tile has to rename its axes, so that one chain of names does for both."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape)
+
+    def window(self, begin: tuple[int, ...], shape: tuple[int, ...]) -> Renamed:
+        return Renamed(self.values[tuple(slice(b, b + e) for b, e in zip(begin, shape, strict=True))])
+
+    def squeeze(self, axis: int) -> Renamed:
+        return Renamed(self.values.squeeze(axis))
+
+    def unsqueeze(self, axis: int) -> Renamed:
+        return Renamed(np.expand_dims(self.values, axis))
+
+    def permute(self, *order: int) -> Renamed:
+        return Renamed(self.values.transpose(order))
+
+    def merge(self, *axes: int) -> Renamed:
+        shape = self.shape
+        return Renamed(self.values.reshape(*shape[: axes[0]], -1, *shape[axes[-1] + 1 :]))
+
+    def split(self, axis: int, shape: tuple[int, ...]) -> Renamed:
+        return Renamed(self.values.reshape(*self.shape[:axis], *shape, *self.shape[axis + 1 :]))
+
+
+def part_of(seed: int, x: Any) -> Any:
+    """A window of (4, 8, 4) elements along one axis, and then other names for its axes, four at most."""
+    rng = np.random.default_rng(seed)
+    shape, axis = [4, 8, 4], int(rng.choice([0, 2]))
+    shape[axis] = int(rng.choice([1, 1, 2]))
+    number = int(rng.integers(4 // shape[axis]))
+    x = x.window(tuple(number * shape[axis] if a == axis else 0 for a in range(3)), tuple(shape))
+    for _ in range(4):
+        extents = [int(e) for e in x.shape]
+        ways = ["permute"]
+        ways += ["squeeze"] * (1 in extents and len(extents) > 1) * 2
+        ways += ["merge", "merge"] * (len(extents) > 1) + ["split", "unsqueeze"] * (len(extents) < 4)
+        way = rng.choice(ways)
+        if way == "permute":
+            x = x.permute(*rng.permutation(len(extents)).tolist())
+        elif way == "squeeze":
+            x = x.squeeze(extents.index(1))
+        elif way == "unsqueeze":
+            x = x.unsqueeze(int(rng.integers(len(extents) + 1)))
+        elif way == "merge":
+            first = int(rng.integers(len(extents) - 1))
+            x = x.merge(first, first + 1)
+        elif any(e > 1 for e in extents):
+            at = int(rng.choice([a for a, e in enumerate(extents) if e > 1]))
+            x = x.split(at, (2, extents[at] // 2))
+    return x
+
+
+def renaming(seed: int) -> type[Machine]:
+    wanted = part_of(seed, Renamed(np.zeros((4, 8, 4)))).shape
+
+    class Renaming(Machine):
+        """y = a part of x under other names of its axes"""
+
+        m = Dim()
+        x, y = Input("f32", m, 4, 8, 4), Output("f32", m, *wanted)
+        axis, vector = Choice(0, 2), Choice(1, 4)
+        ld, st, add = isa.LdGlobal(1), isa.StGlobal(1), isa.Add("f32")
+
+        def program(self, p: Any) -> None:
+            who = blocked((4, 8, 4), threads=32, axis=self.axis, vector=self.vector)
+            with p.grid((self.m, 1)) as (i,), p.role("all", warps=1):
+                x = part_of(seed, p.load(self.ld, self.x.at(i).tile(0, 0, 0, shape=(4, 8, 4)), who))
+                p.store(self.st, self.y.at(i).tile(*(0,) * len(wanted), shape=wanted), p.apply(self.add, x, x))
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return np.stack([2 * part_of(seed, Renamed(one)).values for one in x])
+
+    return Renaming
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_part_keeps_its_elements_whatever_its_axes_are(seed: int) -> None:
+    machine = renaming(seed)
+    problem = machine.problem(m=2)
+    space = build_space(machine, problem, device("a100"))
+    assert space.size, "some way of holding the tile has the part in every thread"
+    for point in space.sample(2, seed):
+        program = space.program(point)
+        assert str(load_program(save_program(program))) == str(program)
+        kernel = build(program, problem, point, SolverCache()).kernel
+        found = verify(kernel, machine, problem, orders=("late",), random_inputs=False)
+        assert found.passed, found
+        x = np.arange(2 * 128, dtype=np.float32).reshape(2, 4, 8, 4)
+        assert np.array_equal(program.run({"x": x})["y"], machine.reference(x))

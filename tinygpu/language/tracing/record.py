@@ -108,9 +108,10 @@ class Record:
             self.unused.pop(name, None)
         if tile.viewed is not None and tile.partition is not None:
             self.require(tile.partition.conditions)
-        if tile.window_of is not None and tile.partition is not None:
-            self.require(tile.partition.conditions)
-            self._register_window(tile, tile.window_of)
+        part = tile.part
+        if part is not None and part.window_of is not None and part.partition is not None:
+            self.require(part.partition.conditions)
+            self._register_window(part, part.window_of)
 
     def _forget(self, names: Iterable[str]) -> None:
         """Values of these names stood in what is no part of the program, and later ones have their names."""
@@ -149,7 +150,7 @@ class Record:
     def _written(self, tile: Tile) -> None:
         """What a statement changes is a whole value."""
         self._owned(tile)
-        if tile.window_of is not None:
+        if tile.part is not None:
             raise self.fail(f"{tile} is a window of registers, which is read; a statement changes whole values")
 
     def _value(self, kind: DType, partition: Partition, what: str) -> Tile:
