@@ -7,6 +7,7 @@ tables of readings are those that witnesses judge.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -23,7 +24,8 @@ from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, BEFORE
 from tinygpu.ptx.cards.page import shown_twin
 from tinygpu.ptx.cards.readings import READINGS, UNJUDGED, counted, table
 from tinygpu.ptx.cards.specimen import Card, Specimen, Twin, markdown_table
-from tinygpu.ptx.cards.whole_kernel import whole_kernel
+from tinygpu.ptx.cards.whole_kernel import beginning, whole_kernel
+from tinygpu.ptx.cards.words import operand_words, product_words
 from tinygpu.ptx.emulator.state.tensor_order import IN_ORDER
 from tinygpu.ptx.emulator.units.swizzles import SWIZZLES
 from tinygpu.ptx.emulator.units.tcgen05_descriptors import KINDS, MmaForm, legal_m, legal_n
@@ -54,12 +56,40 @@ SCALED_FIELDS = (
     ("negate_b", 14, 14, 1), ("a_mn_major", 15, 15, 1), ("b_mn_major", 16, 16, 1), ("n", 17, 22, 8),
     ("scale_type", 23, 23, 1), ("m", 27, 28, 128), ("sfa_id", 29, 30, 1),
 )  # fmt: skip
+# What is different in a pair (PTX ISA, tcgen05; CUTLASS and DeepGEMM for who expects the bytes).
+PAIR_RULES = (
+    ("launch", "clusters of an even number of CTAs: `.reqnctapercluster 2, 1, 1`"),
+    (
+        "allocation", "one warp of each CTA, the same number of columns, at the same offset of shared memory; each "
+        "reads its own address, and they are alike",
+    ),
+    (
+        "mbarrier of a load", "`cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".cta_group::2 [own shared memory], [map, {k, row}], [mbarrier];` with the even CTA's mbarrier in both: "
+        "`mapa.shared::cluster.u32 mbarrier, own, even rank;`",
+    ),
+    (
+        "bytes", "the even CTA's *full* takes one arrival, with the bytes of both CTAs; bytes that come before they "
+        "are expected do no harm, as the phase cannot complete without the arrival",
+    ),
+    ("products", "one thread of the even CTA, with descriptors of its own shared memory; M is that of both"),
+    (
+        "*empty* of a stage, *full* of sums", "in each CTA, 1: `tcgen05.commit.cta_group::2.mbarrier::arrive::one"
+        ".shared::cluster.multicast::cluster.b64 [own], mask;`, mask 3 in a cluster of two",
+    ),
+    (
+        "*empty* of sums", "the even CTA's, which counts the warps of both: "
+        "`mbarrier.arrive.release.cluster.shared::cluster.b64 _, [mapa of it];`, waited for with `.acquire.cluster`",
+    ),
+    ("beginning and end", "a cluster barrier behind `mbarrier.init`, and one before columns are freed and CTAs exit"),
+)  # fmt: skip
 _WIDE = {"32x32b": 4, "16x64b": 2, "16x128b": 1, "16x256b": 1}
 
 
 def page() -> str:
-    """The page, as Markdown."""
-    return "\n\n".join(_sections()) + "\n"
+    """The page, as Markdown: what it is, what is in it, and that."""
+    title, what, worth, *sections = _sections()
+    return "\n\n".join([title, what, worth, _contents(sections), *sections]) + "\n"
 
 
 def _sections() -> Iterator[str]:
@@ -79,6 +109,8 @@ def _sections() -> Iterator[str]:
         f"{counted()} What is {UNJUDGED} rests on the manual alone. A right kernel can show that a wait suffices, "
         "never that it is needed."
     )
+    yield from beginning()
+    yield from whole_kernel()
     yield from _memory()
     yield from _allocation()
     yield from _registers()
@@ -89,7 +121,6 @@ def _sections() -> Iterator[str]:
     yield from _completion()
     yield from _pairs()
     yield from _tma()
-    yield from whole_kernel()
     yield "## What is left out"
     yield (
         "Sparse kinds (`.sp`), `tcgen05.ld.red` and K = 96 of sm_103a: no machine uses them. Sums of f16 of "
@@ -164,6 +195,20 @@ def _descriptors() -> Iterator[str]:
     for name in ("32B", "64B", "128B", "128B_ATOM_32B"):
         yield f"`{name}`:"
         yield _text(_swizzle(name))
+    yield "### Operands as TMA lays them"
+    yield (
+        "A stage is a box, or boxes one behind the other. Of rows that are longer than the swizzle is wide each box "
+        "has all rows, and the next box what follows along k; of an operand that is contiguous along m or n each box "
+        "has all steps of k. Every box begins at a multiple of 1024 bytes: swizzles permute bits of addresses. The "
+        "start address / 16 is added to the word, and along k so many bytes / 16 are. An operand that is contiguous "
+        "along m or n has its bit in the instruction descriptor. The words, with a start of 0:"
+    )
+    yield operand_words()
+    yield (
+        "Copies of scales (`tcgen05.cp.32x128b.warpx4`) read rows of 16 bytes without a swizzle: "
+        "`0x0000400800000000`. A copy of rows for A in tensor memory (`.128x256b`) takes the word of an operand that "
+        "is contiguous along k, and moves along it the same way."
+    )
     yield _readings("matrix descriptor", "swizzle")
     yield "## The instruction descriptor"
     yield "32 bits. Of the kinds without block scales:"
@@ -171,6 +216,13 @@ def _descriptors() -> Iterator[str]:
     yield "Of `mxf8f6f4`, `mxf4` and `mxf4nvf4`:"
     yield markdown_table(("bits", "field", "unit"), _fields(SCALED_FIELDS))
     yield "All other bits are 0. The assembler does not look into it: a descriptor of M = 96 assembles."
+    yield "### Words of common products"
+    yield (
+        "N / 8 << 17, M / 16 << 24 (of scaled kinds M / 128 << 27), the codes of the types at bits 7 and 10 (below), "
+        "and 1 << 4 for sums in f32. In scaled kinds bits 5:4 are the number of b's scale; sums are f32 there without "
+        "being asked. M is that of both CTAs of a pair. It may be an immediate."
+    )
+    yield product_words()
     yield _readings("instruction descriptor")
 
 
@@ -236,6 +288,15 @@ def _scales() -> Iterator[str]:
         "in shared memory, 128 rows x 4 scales = 512 bytes: scale j of row m at 16 (m % 32) + 4 (m / 32) + j",
     ]
     yield _text(picture)
+    yield (
+        "128 rows x 4 scales are four columns, of A and of B; N = 256 takes eight of B, two copies. One product of "
+        "`mxf8f6f4` takes one byte of each cell, so that four products, 128 of k, share the columns: the descriptor "
+        "names the byte, 0 to 3. With block32 `mxf4` takes two (0 or 2), with block16 `mxf4nvf4` all four (0). The "
+        "descriptor's numbers count; bits 31:30 of the address may repeat them, as CUTLASS does, or are 0. Copies go "
+        "to other columns than those that products under way read: columns for each stage, as [here]"
+        "(#what-block-scales-change), or a commit and its wait in between. The byte of a scale that is brought by TMA "
+        "lies in global memory as in shared memory: whoever makes the scales lays them out so."
+    )
     yield _readings("scales")
 
 
@@ -269,7 +330,12 @@ def _completion() -> Iterator[str]:
     yield "## tcgen05.commit, tcgen05.wait and tcgen05.fence: what is complete when"
     yield "In the order in which one thread issues them, without any wait:"
     yield markdown_table(("first", "then"), sorted(IN_ORDER))
-    yield "Two products are so only with the same accumulator and the same shape. Everything else needs one of these:"
+    yield (
+        "Two products are so only with the same accumulator and the same shape. Whether order goes on over a third, "
+        "the manual does not say, and the emulator takes each pair by itself: of a copy, a product and a shift of what "
+        "was copied, the shift waits for the copy, although cp, mma and mma, shift are in the table. Everything else "
+        "needs one of these:"
+    )
     before, after = BEFORE.rstrip(";"), AFTER.rstrip(";")
     rows = [
         ("mma, cp, shift", "ld, st, or another thread", f"tcgen05.commit, wait for its mbarrier, {after}"),
@@ -302,6 +368,8 @@ def _pairs() -> Iterator[str]:
         "even CTA hears of all bytes of its pair. A slot is free when every pair that a CTA writes to has committed: "
         "the mask of that commit has both CTAs of each."
     )
+    yield "[What a pair changes](#what-a-pair-changes) in a whole kernel, line by line; in words:"
+    yield markdown_table(("what", "in a pair"), PAIR_RULES)
     yield _readings("pair")
     yield (
         "With M = 128, 64 rows in each CTA, all lanes are busy: the right half of the columns of D lies below the left "
@@ -371,6 +439,21 @@ def _tma() -> Iterator[str]:
     yield "With one place for answers, one warp in each CTA and two CTAs in a cluster that is:"
     yield from _kernel(launch_control.TAKE)
     yield from _twins(launch_control.TAKE_TWINS)
+
+
+def _contents(sections: Iterable[str]) -> str:
+    """Links to the headings, but to those of kernels and twins, which each section has."""
+    lines = []
+    for section in sections:
+        heading = re.fullmatch(r"(##|###) (.+)", section)
+        if heading and not heading[2].startswith(("The smallest kernel", "Illegal twin")):
+            lines.append(f"{'  ' * (len(heading[1]) - 2)}- [{heading[2]}](#{anchor(heading[2])})")
+    return "\n".join(lines)
+
+
+def anchor(heading: str) -> str:
+    """How a heading is linked to: small letters, digits and hyphens, hyphens for blanks."""
+    return re.sub(r"[^a-z0-9_ -]", "", heading.lower()).replace(" ", "-")
 
 
 # ---- parts ----------------------------------------------------------------------------------------------------------

@@ -83,13 +83,13 @@ def _placed(refused: AssemblerError, count: int) -> list[tuple[Fault, int]]:
 
 
 def inputs_of(specimen: Specimen, seed: int = 0) -> list[NDArray[Any]]:
-    """Arrays (threads of all CTAs, per_thread) of small integers for the inputs: exact in every type."""
+    """Arrays (threads of all CTAs, per_thread) of whole numbers for the inputs."""
     rng = np.random.default_rng(seed)
 
     def values(f: Field) -> NDArray[Any]:
         kind = dtype(f.dtype)
-        low = 0 if kind.kind == "unsigned" else -3
-        return rng.integers(low, 5, (specimen.grid * specimen.threads, f.per_thread)).astype(kind.numpy)
+        first, end = f.span or (0 if kind.kind == "unsigned" else -3, 5)
+        return rng.integers(first, end, (specimen.grid * specimen.threads, f.per_thread)).astype(kind.numpy)
 
     return [values(f) for f in specimen.fields if f.access == "in"]
 
@@ -111,6 +111,7 @@ def emulated(specimen: Specimen, inputs: list[NDArray[Any]], order: Any) -> tupl
         block=specimen.threads,
         cluster=specimen.ctas,
         args=[*buffers, *(_tensor_map(m, named[m.field]) for m in specimen.maps)],
+        dynamic_smem=specimen.dynamic_smem,
         order=order,
     )
     return out, report
@@ -122,7 +123,8 @@ def _tensor_map(m: FieldMap, buffer: DeviceBuffer) -> TensorMap:
     for extent in m.dims[1:-1]:
         strides.append(strides[-1] * extent)
     return TensorMap(
-        buffer, m.box, dims=m.dims, strides=strides[: len(m.dims) - 1], swizzle=f"{m.swizzle_bytes}B",
+        buffer, m.box, dims=m.dims, strides=strides[: len(m.dims) - 1],
+        swizzle=f"{m.swizzle_bytes}B" if m.swizzle_bytes else "none",
         dtype=f"16u{bits}_align16b" if m.element else None,
     )  # fmt: skip
 

@@ -138,7 +138,7 @@ def shown_twin(twin: Twin) -> Iterator[str]:
     if twin.device:
         yield f"The same kernel, assembled for {twin.device}."
     elif _lines(twin.illegal) != _lines(twin.legal):
-        yield f"```diff\n{_difference(twin.legal, twin.illegal)}\n```"
+        yield f"```diff\n{difference(twin.legal, twin.illegal)}\n```"
     elif twin.illegal.architecture != twin.legal.architecture:
         here, there = twin.illegal.architecture, twin.legal.architecture
         yield f"The same kernel with `.target {here}` instead of `.target {there}`."
@@ -150,7 +150,7 @@ def shown_twin(twin: Twin) -> Iterator[str]:
         yield f"Judge: {twin.judge}; it says “{twin.refusal}”."
 
 
-def _difference(legal: Specimen, illegal: Specimen) -> str:
+def difference(legal: Specimen, illegal: Specimen) -> str:
     """The lines that differ with what stands around them; of what both share in between, that there is more."""
     told = (line.rstrip() for line in difflib.ndiff(_lines(legal), _lines(illegal)) if not line.startswith("?"))
     lines = list(told)

@@ -66,8 +66,8 @@ _MATRIX = (
     ),
     _judged(
         "matrix descriptor: leading_bytes",
-        "bits 29:16 are the leading offset, in units of 16 bytes: between chunks along m or n (m- or n-major), "
-        "between 16-byte columns (k-major without a swizzle)",
+        "bits 29:16 are the leading offset, in units of 16 bytes: along m or n between chunks as wide as the "
+        "swizzle, where that is the contiguous side; without a swizzle along k, between cores",
         "CuTe columns_128_64", "CuTe rows_none_32", "CuTe columns_none_rows",
     ),
     _judged(

@@ -32,6 +32,8 @@ TARGETS: tuple[tuple[str, tuple[int, int]], ...] = (
     ("sm_100a", (8, 6)),
     ("sm_120", (8, 7)),
 )
+# The most shared memory that a kernel declares, in bytes; what is more is dynamic (CUDA programming guide).
+STATIC_SMEM = 48 * 1024
 # The newest .version that the oldest supported assembler (CUDA 13.0) reads.
 NEWEST_ISA = (9, 0)
 
@@ -49,12 +51,16 @@ def compute_capability(target: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A buffer in GMEM: `per_thread` elements for each thread, in the order of the threads."""
+    """A buffer in GMEM: `per_thread` elements for each thread, in the order of the threads.
+
+    span  the whole numbers [first, end) that an input is drawn from; (): small ones, exact in every type
+    """
 
     name: str
     dtype: str
     per_thread: int
     access: Literal["in", "out"] = "in"
+    span: tuple[int, int] | tuple[()] = ()
 
     @property
     def bytes_per_thread(self) -> int:
@@ -68,7 +74,7 @@ class FieldMap:
     field        whose elements it describes
     dims         elements of the tensor along each axis, the contiguous one first
     box          elements that one copy moves along each axis
-    swizzle_bytes width of the swizzle in shared memory
+    swizzle_bytes width of the swizzle in shared memory; 0: none
     pitch_bytes  from one row to the next; 0: the rows follow each other
     element      type of elements that share bytes of the field, and are padded in shared memory; "": the field's
     """
@@ -76,7 +82,7 @@ class FieldMap:
     field: str
     dims: tuple[int, ...]
     box: tuple[int, ...]
-    swizzle_bytes: int
+    swizzle_bytes: int = 0
     pitch_bytes: int = 0
     element: str = ""
 
@@ -88,7 +94,8 @@ class FieldMap:
         rows = f"rows of {self.pitch_bytes} bytes" if self.pitch_bytes else "dense rows"
         box, dims = (" x ".join(map(str, extents)) for extents in (self.box, self.dims))
         of = f" of {self.element}" if self.element else ""
-        return f"{self.name}: {dims} elements{of} in {rows}, boxes of {box}, swizzle {self.swizzle_bytes} bytes wide"
+        swizzle = f"swizzle {self.swizzle_bytes} bytes wide" if self.swizzle_bytes else "no swizzle"
+        return f"{self.name}: {dims} elements{of} in {rows}, boxes of {box}, {swizzle}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +104,14 @@ class Specimen:
 
     title       what the body shows, in the machine's words
     body        PTX statements. %t is the thread, %s the address of the CTA's shared memory, %NAME the address of the
-                thread's first element of the field NAME, or the address of the map NAME; %r, %d, %h and %p with a
-                number are registers of 32, 64 and 16 bits and predicates
+                thread's first element of the field NAME (where the body names it), or the address of the map NAME; %r,
+                %d, %h and %p with a number are registers of 32, 64 and 16 bits and predicates
     fields      buffers, in the order of the kernel's parameters; the last one is the result
     meaning     NumPy: arrays (threads, per_thread) of the inputs -> the result of the same form
     target      `.target`, as a number
     isa         lowest `.version` that has the instruction
     threads     of a CTA
-    smem_bytes  static shared memory
+    smem_bytes  shared memory; more than a kernel may declare is dynamic
     maps        tensor maps
     smem_align  alignment of the shared memory, in bytes
     ctas        of a cluster; the threads of all are counted through
@@ -133,6 +140,11 @@ class Specimen:
             if m.field not in [f.name for f in self.fields]:
                 raise ValueError(f"{self.title}: there is no field {m.field} for a tensor map to describe")
 
+    @property
+    def dynamic_smem(self) -> int:
+        """Bytes of shared memory that the launch brings."""
+        return self.smem_bytes if self.smem_bytes > STATIC_SMEM else 0
+
     def respelled(self, old: str, new: str) -> Specimen:
         """The same kernel with another text in its body."""
         return replace(self, body=self.body.replace(old, new))
@@ -159,6 +171,7 @@ class Specimen:
                 f".target {self.architecture}",
                 ".address_size 64",
                 "",
+                *([f".extern .shared .align {self.smem_align} .b8 smem[];", ""] if self.dynamic_smem else []),
                 f".visible .entry specimen({', '.join(parameters)})",
                 f".maxntid {self.threads}, 1, 1",
                 *([f".reqnctapercluster {self.ctas}, 1, 1"] if self.ctas > 1 else []),
@@ -178,7 +191,9 @@ class Specimen:
 
     def _prologue(self) -> Iterator[str]:
         yield ".reg .b32 %t;"
-        yield f".reg .b64 {', '.join(f'%{f.name}' for f in self.fields)};"
+        named = [f for f in self.fields if re.search(rf"%{f.name}\b", self.body)]
+        if named:
+            yield f".reg .b64 {', '.join(f'%{f.name}' for f in named)};"
         counts: dict[str, int] = {}
         for kind, number in _REGISTER.findall(self.body):
             counts[kind] = max(counts.get(kind, 0), int(number) + 1)
@@ -186,16 +201,17 @@ class Specimen:
             yield f".reg .{_REGISTER_TYPES[kind]} %{kind}<{count}>;"
         if self.smem_bytes:
             yield ".reg .b32 %s;"
-            yield f".shared .align {self.smem_align} .b8 smem[{self.smem_bytes}];"
+            if not self.dynamic_smem:
+                yield f".shared .align {self.smem_align} .b8 smem[{self.smem_bytes}];"
             yield "mov.u32 %s, smem;"
         yield "mov.u32 %t, %tid.x;"
         counted = "%t"
-        if self.grid > 1:
+        if self.grid > 1 and named:
             counted = "%g"
             yield ".reg .b32 %g;"
             yield "mov.u32 %g, %ctaid.x;"
             yield f"mad.lo.u32 %g, %g, {self.threads}, %t;"
-        for f in self.fields:
+        for f in named:
             yield f"ld.param.u64 %{f.name}, [{f.name}];"
             yield f"cvta.to.global.u64 %{f.name}, %{f.name};"
             yield f"mad.wide.u32 %{f.name}, {counted}, {f.bytes_per_thread}, %{f.name};"
