@@ -24,12 +24,8 @@ CACHE = SolverCache()
 class BeginsAtOne(Parts):
     """What lies behind the last element counts as 1 in a sum"""
 
-    def reduced(self, p: Any, tiles: Any, who: Any, axis: int, squared: bool, **over: int) -> Any:
-        loop, tile = tiles
-        total = p.full(who, "f32", 0.0)
-        with loop as at:
-            total += p.load(self.ld, tile(at), who, fill=1.0)
-        return p.reduce(self.plus, total, axis=axis, by=self.exchange, **over)
+    def reduced(self, row: Any, of: Any, squared: bool) -> Any:
+        return row.reduce(self.plus, row.load(self.ld, of, fill=1.0, to="f32"))
 
 
 class AtMost(Parts):
