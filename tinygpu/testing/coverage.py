@@ -17,6 +17,7 @@ from tinygpu.language.memories import SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.problem import Problem
 from tinygpu.language.tile import Tile
+from tinygpu.layouts.rows import CHUNK_BYTES
 from tinygpu.program import nodes as n
 from tinygpu.program import tree
 from tinygpu.program.access import accesses
@@ -189,16 +190,17 @@ def layout_fault(program: Program, layouts: SolvedLayouts) -> str:
         for b in pipeline.buffers:
             if b.memory is SMEM:
                 where = placement.places[b.name]
-                fault = _buffer_fault(b, where) or _vectors_fault(program, b, where)
+                fault = buffer_fault(b, where) or _vectors_fault(program, b, where)
                 if fault:
                     return f"{b.name}: {fault}"
     return _overlap(program, placement.places, placement.total_bytes)
 
 
-def _buffer_fault(b: Buffer, where: BufferPlace) -> str:
-    shape, size = tuple(map(int, b.shape)), max(b.dtype.bits // 8, 1)
+def buffer_fault(b: Buffer, where: BufferPlace) -> str:
+    shape, size = tuple(map(int, b.shape)), CHUNK_BYTES if b.padded else max(b.dtype.bits // 8, 1)
+    together = CHUNK_BYTES if b.padded else max(8 // b.dtype.bits, 1)  # elements that share an address
     start = where.addresses(np.indices(shape, dtype=np.int64).reshape(len(shape), -1).T)
-    if len(np.unique(start)) * max(8 // b.dtype.bits, 1) != len(start):
+    if len(np.unique(start)) * together != len(start):
         return "its layout puts two elements at one address"
     if (start % size).any():
         return "its layout splits elements"
