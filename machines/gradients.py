@@ -95,7 +95,9 @@ class NormBackward(Rows):
     dy, w = Input(ALIKE, Rows.m, Rows.n, follows=x), Input(ALIKE, Rows.n, follows=x)
     dx, dw = Output(ALIKE, Rows.m, Rows.n, follows=x), InOut("f32", Rows.n)
 
-    rounds, ahead, stages = Param(1, 4, 8, 16, 32, 64), Choice("no rows", "rows in shared memory"), Param(2, 3, 4)
+    # rows of a CTA, one after another: each a fifth more than the one before, so that some fill SMs of any number
+    rounds = Param(1, 2, 3, 4, 6, 8, 10, 13, 16, 19, 23, 27, 32, 38, 45, 54, 64, 76, 91, 108, 128)
+    ahead, stages = Choice("no rows", "rows in shared memory"), Param(2, 3, 4)
     copy, ld_row, add = isa.CpAsync(Rows.vector), isa.LdShared(Rows.vector), isa.RedGlobal("add")
     arithmetic, places, plus = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32"), isa.Add("f32")
     whole = Require(Rows.n <= Rows.across * Rows.vector * Rows.step, "a row fits into one tile")
