@@ -1,8 +1,8 @@
 """The closed form beside the simulator, on random candidates: python -m tests.benchmarks.closed_and_simulated
 
 Both speak of the same work; what they take to overlap differs. Compared are the seconds of the SMs, without launch and
-power, of machines whose roles hand pipelines to each other; with --products, of 20 matrix products on a B200, and of
-some of them on an H100.
+power, of machines whose roles hand pipelines to each other, and of machines of rows, which store in every round; with
+--products, of 20 matrix products on a B200, and of some of them on an H100.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from tinygpu.devices import device
 from tinygpu.language.machine import Machine
 from tinygpu.machines.attention_blackwell import AttentionBlackwell
 from tinygpu.machines.attention_hopper import AttentionHopper
+from tinygpu.machines.gradients import RmsNormBackward
 from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_skinny_blackwell import MatmulSkinnyBlackwell
+from tinygpu.machines.scan import RowScan
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.spaces.build import build_space
 
@@ -35,6 +37,10 @@ CASES: tuple[tuple[type[Machine], str, Mapping[str, int], bool], ...] = (
     (MatmulBlackwell, "b200", {"m": 4096, "n": 4096, "k": 4096}, False),
     (MatmulSkinnyBlackwell, "b200", {"m": 16, "n": 4096, "k": 4096}, False),
     (MatmulHopper, "h100", {"m": 4096, "n": 4096, "k": 4096}, False),
+    (RmsNormBackward, "a100", {"m": 8192, "n": 8192}, False),
+    (RmsNormBackward, "h100", {"m": 8192, "n": 8192}, False),
+    (RowScan, "a100", {"m": 2000, "n": 5000}, False),
+    (RowScan, "h100", {"m": 8192, "n": 8192}, False),
 )
 
 # Large, with a short and a long k, of few rows, of sizes that no tile divides.

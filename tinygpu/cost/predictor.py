@@ -149,7 +149,8 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     count = np.asarray(demand.iterations, dtype=np.float64)
     works = _works(demand)
     unit_s = [rates.unit_s(work) for work in works]
-    dram_s = _dram_by_phase(demand, works, ctas, device.dram_bytes_per_s)
+    brought_s, stored_s = _dram_by_phase(demand, works, ctas, device.dram_bytes_per_s)
+    dram_s = brought_s[0] + stored_s[0], brought_s[1] + stored_s[1], brought_s[2] + stored_s[2]
     warps = np.maximum(resident.warps_per_cta, 1)
 
     circulating = np.asarray(demand.circulating) > 0
@@ -196,7 +197,12 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     waited_s = chains_s[1]
     shown_s = np.maximum(waited_s - loop_in_turns.busiest_s, 0)
     chains_s = chains_s[0], np.where(np.asarray(demand.ahead) > 0, shown_s, waited_s), chains_s[2]
-    shared_s = np.maximum(unit_s[1]["l2"], dram_s[1] * np.minimum(ctas, sms))
+    # Loads of a round queue up behind what the one before has stored; data that come ahead were asked for before it.
+    asked_s = rates.l2_s(works[1].sectors_read, works[1].accesses_read)
+    comes_ahead = np.asarray(demand.prefetch_iterations) > 0
+    by_l2_s = np.where(comes_ahead, asked_s, unit_s[1]["l2"])
+    by_dram_s = np.where(comes_ahead, brought_s[1], dram_s[1])
+    shared_s = np.maximum(by_l2_s, by_dram_s * np.minimum(ctas, sms))
     # What holds its place until it was used has its use in the time until it comes (`Rates.reads_s`).
     waits = (np.asarray(demand.prefetch_iterations) == 0) & (np.asarray(demand.held) == 0)
     persistent = np.asarray(demand.persistent) > 0
@@ -402,8 +408,10 @@ def _works(demand: Demand) -> tuple[Work, Work, Work]:
 
 def _dram_by_phase(
     demand: Demand, works: tuple[Work, Work, Work], ctas: Times, bytes_per_s: float
-) -> tuple[Times, Times, Times]:
-    """Seconds of DRAM per CTA in each phase: reads and writes are shared out by the sectors of the phases."""
+) -> tuple[list[Times], list[Times]]:
+    """Seconds of DRAM per CTA in each phase, for what is read and what is written: shared out by the sectors of the
+    phases.
+    """
 
     def share(sectors: list[Times], default: int) -> list[Times]:
         total = sectors[0] + sectors[1] + sectors[2]
@@ -414,8 +422,7 @@ def _dram_by_phase(
     writes = share([np.asarray(work.sectors_written, dtype=np.float64) for work in works], 2)
     read_s = np.asarray(demand.dram_bytes_read) / bytes_per_s / ctas
     write_s = np.asarray(demand.dram_bytes_written) / bytes_per_s / ctas
-    a, b, c = (read_s * r + write_s * w for r, w in zip(reads, writes, strict=True))
-    return a, b, c
+    return [read_s * share for share in reads], [write_s * share for share in writes]
 
 
 def _shared(customers: NDArray[np.int64], served: Times, away: Times) -> Times:

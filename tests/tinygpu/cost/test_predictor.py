@@ -101,6 +101,25 @@ def test_more_bytes_under_way_are_never_slower(name: str, demand: Demand, more: 
     assert float(predict(gpu, deeper).seconds) <= float(predict(gpu, demand).seconds) * (1 + 1e-9)
 
 
+@settings(max_examples=150)
+@given(ampere_or_later, demands, st.integers(1, 1 << 16))
+def test_data_that_come_ahead_do_not_wait_for_what_rounds_store(name: str, demand: Demand, sectors: int) -> None:
+    """Loads of a round that nothing runs ahead of queue up behind the stores of the round before."""
+    gpu = device(name)
+    demand = replace(demand, persistent=0, dram_bytes_written=0)
+
+    def reads_s(prefetch: int, written: int) -> float:
+        work = Work(sectors_read=sectors, sectors_written=written)
+        whole = replace(
+            demand, iteration=replace(demand.iteration, work=work), prefetch_iterations=prefetch,
+            dram_bytes_written=32 * written * int(np.asarray(demand.ctas)),
+        )  # fmt: skip
+        return float(predict(gpu, whole).reads_s)
+
+    assert reads_s(1, 1 << 20) == reads_s(1, 0)
+    assert reads_s(0, 1 << 20) > reads_s(0, 0)
+
+
 @settings(max_examples=100)
 @given(ampere_or_later, demands)
 def test_groups_that_take_turns_gain_nothing_where_each_cta_has_one_tile(name: str, demand: Demand) -> None:
