@@ -1,8 +1,8 @@
 """Gradients of rows: of softmax and its logarithm, of cross entropy, of RMS norm and layer norm.
 
 What a row's gradient needs is a sum over the row or two, and then every element by itself. Rows stay in registers of
-those who hold them, a few lanes or a whole CTA (up to 8192 elements), so that everything is read once and written once;
-of softmax a cluster may hold a row, and rows that leave no room for a second CTA are read twice, while they are in L2.
+those who share them, from a few lanes to a cluster, so that everything is read once and written once; of softmax rows
+that leave no room for a second CTA may be read twice, while they are in L2.
 Weights of a norm are shared by all rows: a CTA adds up its own rows in registers, and memory adds up the CTAs, in any
 order, on top of what is there (gradients accumulate). Searched are who holds a row, how many rows a CTA takes (more of
 them leave fewer sums to memory, and fill fewer SMs), and whether the next rows come to shared memory meanwhile.
@@ -88,7 +88,7 @@ class CrossEntropyBackward(Rows):
         return np.exp(x.astype(np.float32) - logsum[:, None]) * dloss[:, None] - right
 
 
-class NormBackward(Rows):
+class NormBackward(ClusterRows):
     """dx of a norm's rows; dw, and dshift where there is one, have theirs added"""
 
     x, eps = Input(KINDS, Rows.m, Rows.n), Scalar("f32", values=between(1e-6, 1e-4))
@@ -100,7 +100,7 @@ class NormBackward(Rows):
     ahead, stages = Choice("no rows", "rows in shared memory"), Param(2, 3, 4)
     copy, ld_row, add = isa.CpAsync(Rows.vector), isa.LdShared(Rows.vector), isa.RedGlobal("add")
     arithmetic, places, plus = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32"), isa.Add("f32")
-    whole = Require(Rows.n <= Rows.across * Rows.vector * Rows.step, "a row fits into one tile")
+    whole = Require(Rows.n <= ClusterRows.most, "a row fits into the tiles of a cluster")
     compute, exact, approximation = "f32", False, 2.0**-19
     centred = False
     dshift: Any = None
@@ -108,14 +108,15 @@ class NormBackward(Rows):
     def gradients(self, p: Tracer) -> None:
         who, rows = self.tile(self.step), self.height * self.rounds
         by = self.ld if self.ahead == "no rows" else Ahead(self.stages, self.copy, self.ld_row)
-        with p.grid((self.m, rows)) as (i,), p.role("all", warps=self.warps):
-            w = p.load(self.ld, self.w.row(0, who.shape[1]), who.along(1))
+        grid = p.grid((self.m, rows), (self.ctas * who.shape[1], who.shape[1]), cluster=(1, self.ctas))
+        with grid as (i, j), p.role("all", warps=self.warps):
+            w = p.load(self.ld, self.w.row(j, who.shape[1]), who.along(1))
             sums = {tensor: p.full(who, "f32") for tensor in (self.dw, self.dshift) if tensor is not None}
-            with p.passes(rows, who, at=(i, 0), axis=0) as all_rows:
+            with p.passes(rows, who, at=(i, j), axis=0) as all_rows:
                 x, dy = (all_rows.load(by, of, to="f32") for of in (self.x, self.dy))
                 with all_rows.tiles(x, dy) as (at, x, dy):
                     if self.centred:
-                        there = p.index(who.along(1), 1) < self.n  # nothing lies beyond the row
+                        there = p.index(who.along(1), 1) + j < self.n  # nothing lies beyond the row
                         x = where(there, x - self.mean(p, x), 0.0)
                     scale = rsqrt(self.mean(p, x * x) + self.eps)
                     x = x * scale
@@ -127,10 +128,10 @@ class NormBackward(Rows):
                         rest = rest - self.mean(p, g)
                     p.store(self.st, self.dx.tile(*at, shape=who.shape), rest * scale)
             for tensor, total in sums.items():  # memory adds up what CTAs have
-                p.store(self.add, tensor.row(0, who.shape[1]), p.reduce(self.plus, total, axis=0, by=self.exchange))
+                p.store(self.add, tensor.row(j, who.shape[1]), p.reduce(self.plus, total, axis=0, by=self.exchange))
 
     def mean(self, p: Tracer, x: Any) -> Any:
-        return p.reduce(self.plus, x, axis=1, by=self.exchange) / self.n
+        return p.reduce(self.plus, x, axis=1, by=self.exchange, cluster=1) / self.n
 
     @classmethod
     def of_rows(cls, x: Any, dy: Any, w: Any, eps: Any) -> tuple[Any, Any]:

@@ -53,6 +53,7 @@ class ClusterRows(Rows):
         (ctas == 1) | (Rows.across == 32 * Rows.warps), "only whole CTAs share a row", kind="dominance",
         why="CTAs that have rows of their own need not meet",
     )  # fmt: skip
+    most: Any = ctas * Rows.across * Rows.vector * Rows.step  # elements of a row that a tile of each CTA has
     together = 0  # of what a thread holds, neighbours so many times are computed at once (0: all): takes few registers
 
     @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from tinygpu.devices import device
 from tinygpu.language.machine import Machine
 from tinygpu.machines.cross_entropy import CrossEntropy
-from tinygpu.machines.gradients import SoftmaxBackward
+from tinygpu.machines.gradients import LayerNormBackward, RmsNormBackward, SoftmaxBackward
 from tinygpu.machines.matvec import Matvec
 from tinygpu.machines.reductions import ArgMax, RowReduction
 from tinygpu.ptx.lowering.build import build
@@ -32,6 +32,8 @@ IN_CLUSTERS: dict[str, list[Any]] = {"meet": ["in a cluster"]}
         (ArgMax, "n", {}, SHARED),
         (CrossEntropy, "n", {}, SHARED),
         (SoftmaxBackward, "n", {"logarithm": True}, SHARED),
+        (RmsNormBackward, "n", {}, SHARED),
+        (LayerNormBackward, "n", {}, SHARED),
         (Matvec, "k", {}, IN_CLUSTERS),
     ],
 )

@@ -327,8 +327,8 @@ class _Counter:
                     if d != str(axes[index].size) and place not in picked:
                         other = other * t.size(place)
                 # nothing is read beyond the end; and of groups, the next ones read what lies beyond one's own
-                rows = minimum(axes[index].extent, ceil_div(axes[index].size, tiles[index]))
-                panels[index] = panels[index] + rows * other * t.dtype.bits // 8
+                rows = minimum(axes[index].extent * tiles[index], axes[index].size)
+                panels[index] = panels[index] + ceil_div(rows * other * t.dtype.bits // 8, tiles[index])
             else:
                 once = once + tensor_bytes(t)
         written = sum_of(expr(t.dtype.bits) for t in self.program.tensors if t.access != "in")
