@@ -101,16 +101,19 @@ class _Counter:
     def _filled_meanwhile(self, s: n.Loop) -> None:
         """Slots that copies fill while others are in use: what is brought for one of them is under way at a time.
 
-        Each is asked for where all have met that drain another, and is waited for where it is drained itself.
+        Each is asked for where all have met that drain another, and is waited for where it is drained itself. Where
+        nobody drains another one meanwhile, all that a round asks for is under way, and waited for, together.
         """
         fills: list[n.Produce] = []
+        waited: list[n.Produce] = []
         for place in places(s.body):
             fill = place.statement
             if isinstance(fill, n.Produce) and self.program.pipeline(fill.pipeline).completion == "commit group":
-                if not place.consumes:
-                    return  # it waits for them where it has asked
-                fills.append(fill)
-        if fills:
+                (fills if place.consumes else waited).append(fill)
+        if waited:
+            copied = sum_of(_copied_bytes(fill.body) for fill in (*fills, *waited))
+            self.phases["iteration"].in_flight_bytes = self.phases["iteration"].in_flight_bytes + copied
+        elif fills:
             copied = sum_of(_copied_bytes(fill.body) for fill in fills)
             self.phases["iteration"].in_flight_bytes = ceil_div(copied, len(fills))
             self.operations.prefetch = expr(1)

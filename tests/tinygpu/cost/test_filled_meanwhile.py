@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from block_attention import BlockAttention
 
+import tinygpu as tg
 from tinygpu.cost.demand import Demand
 from tinygpu.cost.predictor import predict
 from tinygpu.devices import device
@@ -43,3 +45,11 @@ def test_what_is_brought_meanwhile_is_the_same_and_is_not_waited_for(d: int, bn:
     keys = bn * d * 2
     assert int(each.bytes_in_flight_per_cta) == keys
     assert float(predict(device(gpu), each).seconds) < float(predict(device(gpu), both).seconds)
+
+
+def test_what_a_round_asks_for_and_waits_for_is_under_way_together() -> None:
+    """Which keys come is loaded first: the copies stay in their round, and are not what that one load is."""
+    space = tg.space(BlockAttention, h=8, s=1024, d=64, total=60, device="a100")
+    found = tg.predict(space, **space.sample(1)[0])
+    assert int(found.demand().bytes_in_flight_per_cta) >= 2 * 64 * 64 * 2
+    assert 0.5 < found.seconds / found.simulation.seconds < 2
