@@ -48,7 +48,7 @@ def _whole_of(held: Enclosure, to: np.dtype[Any]) -> Enclosure:
     fits = held.value.dtype.kind in "iub" and to.kind in "iu"
     if not fits or np.min(held.low) < np.iinfo(to).min or np.max(held.high) > np.iinfo(to).max:
         raise CannotBound(f"makes {to} of values that are rounded")
-    kept = to if to == np.uint32 else np.dtype(np.int64)
+    kept = to if to in (np.uint32, np.uint64) else np.dtype(np.int64)
     return between(held.value.astype(kept), held.low.astype(kept), held.high.astype(kept), held.marks)
 
 
@@ -143,7 +143,8 @@ class Enclosed(NDArrayOperatorsMixin):
         if to.kind in "iub":
             if not held.exact:
                 return self._made(_whole_of(held, to))
-            kept = to.kind == "b" or to == np.uint32  # who asks for u32 counts modulo 2^32, as hashes do
+            # who asks for u32 or u64 counts modulo 2^32 or 2^64, as hashes do
+            kept = to.kind == "b" or to in (np.uint32, np.uint64)
             return self._made(exactly(held.value.astype(to).astype(to if kept else np.int64)))
         if to.itemsize < 4 and held.quantum:  # beyond what the type holds they are rounded, and known all the same
             return self._made(exactly(_rounded(held.value, to), marks=held.marks))

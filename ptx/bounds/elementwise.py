@@ -56,7 +56,7 @@ def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) ->
         raise CannotBound(f"calls {name}, which has several results")
     marks = marks_of(*operands)
     with np.errstate(all="ignore"):
-        value = np.asarray(ufunc(*[o.value for o in operands]))
+        value = np.asarray(ufunc(*_values(operands)))
         exact, least = all(o.exact for o in operands), min(o.quantum for o in operands)
         if exact and (value.dtype.kind in "iub" or name in _PLAIN):
             return exactly(value, 1.0 if value.dtype.kind != "f" or name in _WHOLE else least, marks)
@@ -103,6 +103,12 @@ def where(condition: Enclosure, chosen: Enclosure, other: Enclosure) -> Enclosur
     if value.dtype.kind in "iub":
         return between(value, low, high, marks)
     return enclosed(value, low, high, np.inf, marks=marks)
+
+
+def _values(operands: Sequence[Enclosure]) -> list[Any]:
+    """The values; of whole numbers beside arrays a single one is a number without a type, as scalars are to NumPy."""
+    arrays = any(o.value.ndim for o in operands)
+    return [o.value.item() if arrays and not o.value.ndim and o.value.dtype.kind in "iu" else o.value for o in operands]
 
 
 def _not_negative(operands: Sequence[Enclosure]) -> bool:

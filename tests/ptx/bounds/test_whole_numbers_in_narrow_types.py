@@ -31,3 +31,18 @@ def test_u32_counts_modulo_two_to_the_32_as_numpy_does() -> None:
     assert np.array_equal(hashed(held).enclosure.value, hashed(values))
     assert hashed(held).enclosure.exact
     assert np.array_equal((held.astype(np.int32) * 3).enclosure.value, values.astype(np.int32).astype(np.int64) * 3)
+
+
+def test_u64_stays_u64_and_scalars_beside_arrays_have_no_type() -> None:
+    """As in NumPy, where a Python number takes the type of the array that it is combined with."""
+    values = np.arange(7)
+    held, seed = (Enclosed(exactly(v), Rounding(True)) for v in (values, 12345))
+
+    def upper(x: Any, seed: Any) -> Any:
+        product = x.astype(np.uint64) * np.uint64(0xD256D193)
+        return ((product >> np.uint64(32)) ^ (seed + 0x9E3779B9 * 3) % 2**32) % np.uint64(2**32)
+
+    found = upper(held, seed).enclosure
+    assert found.exact
+    assert found.value.dtype == np.uint64
+    assert np.array_equal(found.value, upper(values, 12345))
