@@ -215,6 +215,51 @@ class Alone:
     def __rtruediv__(self, other: Any) -> Any:
         return _later("/", operator.truediv, other, self)
 
+    def __floordiv__(self, other: Any) -> Any:
+        return _later("//", operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _later("//", operator.floordiv, other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _later("%", operator.mod, self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _later("%", operator.mod, other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return _later("&", operator.and_, self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return _later("&", operator.and_, other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return _later("|", operator.or_, self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _later("|", operator.or_, other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return _later("^", operator.xor, self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return _later("^", operator.xor, other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return _later("<<", operator.lshift, self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _later("<<", operator.lshift, other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return _later(">>", operator.rshift, self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _later(">>", operator.rshift, other, self)
+
+    def __invert__(self) -> Any:
+        return _later("~", operator.invert, self)
+
     def __pow__(self, other: Any) -> Any:
         return _later("**", operator.pow, self, other)
 
