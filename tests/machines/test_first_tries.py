@@ -11,12 +11,17 @@ from typing import Any
 import pytest
 from adamw import AdamW
 from append import Append
+from argsort import Argsort
+from block_attention import BlockAttention
 from compaction import Compaction
+from fft import Fft
 from hadamard import Hadamard
 from images import Bilinear, Conv3D, IoU, TransposedConv, TwoSteps
 from integral import AlongColumns, Integral
+from lower_solve import LowerSolve
 from manhattan import Manhattan
 from many_axes import GroupNorm
+from masks_of_bits import PhiloxDropout, Suppressed
 from rows_and_heads import (
     BiasGeluDropout,
     ComplexMul,
@@ -30,6 +35,7 @@ from segments import BlockSparse, RunLengths, SegmentSoftmax
 from sequences import CumMax, Ema, Fir, SlidingMax
 from sink_attention import SinkAttention
 from sinkhorn import ColumnsToOne, RowsToOne, Sinkhorn
+from sparse_products import SparseProduct
 from states import CausalConv, SelectiveScan
 from swiglu_fp8 import SwigluFp8
 from tile_products import CappedProduct, Int4Matmul, KMeans, RowsOfProducts, Syrk
@@ -101,6 +107,18 @@ CASES: tuple[tuple[type[Machine], dict[str, int], str], ...] = (
     (UpperBound, {"m": 300, "n": 77}, "a100"),
     (UpperBound, {"m": 1, "n": 1}, "b200"),
     (MatmulTop, {"m": 70, "n": 77, "k": 51}, "a100"),
+    (Fft, {"m": 3}, "a100"),
+    (PhiloxDropout, {"n": 1}, "a100"),
+    (PhiloxDropout, {"n": 1009}, "h100"),
+    (Suppressed, {"n": 1}, "a100"),
+    (Suppressed, {"n": 77}, "b200"),
+    (SparseProduct, {"m": 1, "n": 1, "nnz": 1, "d": 1}, "a100"),
+    (SparseProduct, {"m": 11, "n": 101, "nnz": 701, "d": 131}, "a100"),
+    (LowerSolve, {"z": 3}, "a100"),
+    (Argsort, {"m": 5, "n": 37}, "a100"),
+    (Argsort, {"m": 1, "n": 1}, "b200"),
+    (BlockAttention, {"h": 2, "s": 130, "total": 5, "d": 64}, "a100"),
+    (BlockAttention, {"h": 1, "s": 1, "total": 1, "d": 128}, "h100"),
 )
 PLANS = ((Integral, {"m": 70, "n": 77}), (Integral, {"m": 1, "n": 1}), (Sinkhorn, {"m": 70, "n": 77}))
 SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
@@ -174,6 +192,31 @@ SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
     (ColumnsToOne, {"m": 70, "n": 77}, "x * scale", "x + scale"),
     (MatmulTop, {"m": 70, "n": 77, "k": 51}, "p.index(t.c, 1) + j", "p.index(t.c, 1)"),
     (MatmulTop, {"m": 70, "n": 77, "k": 51}, "(abs(c), place)", "(c, place)"),
+    (Fft, {"m": 3}, "for part in range(2))", "for part in (0, 0))"),
+    (Fft, {"m": 3}, "permute(0, 8, 7, 6, 5,", "permute(0, 7, 8, 6, 5,"),
+    (PhiloxDropout, {"n": 1009}, "& (place < self.n)", ""),
+    (PhiloxDropout, {"n": 1009}, "p.apply(self.high, left, MULTIPLIER)", "left"),
+    (PhiloxDropout, {"n": 1009}, "self.seed + WEYL", "self.seed ^ WEYL"),
+    (Suppressed, {"n": 77}, "maximum(wide, 0.0) * maximum(high, 0.0)", "wide * high"),
+    (Suppressed, {"n": 77}, " - both)", ")"),
+    (Suppressed, {"n": 77}, "column > row", "column >= row"),
+    (Suppressed, {"n": 77}, "(x - w / 2, x2 - w2 / 2)", "(x - w / 2, x2 + w2 / 2)"),
+    (SparseProduct, {"m": 11, "n": 101, "nnz": 701, "d": 131}, "fill=-1", "fill=0"),
+    (SparseProduct, {"m": 11, "n": 101, "nnz": 701, "d": 131}, "self.beta * old", "old"),
+    (LowerSolve, {"z": 3}, "rest / column, 0.0", "rest, 0.0"),
+    (LowerSolve, {"z": 3}, "row > k", "row < k"),
+    (Argsort, {"m": 5, "n": 37}, "fill=math.inf", "fill=0.0"),
+    (Argsort, {"m": 5, "n": 37}, "4, 8, 16, 32, 64)", "4, 8, 16, 32)"),
+    (BlockAttention, {"h": 2, "s": 130, "total": 5, "d": 64}, "out *= keep", "pass"),
+    (BlockAttention, {"h": 2, "s": 130, "total": 5, "d": 64}, "total *= keep", "pass"),
+    (BlockAttention, {"h": 2, "s": 130, "total": 5, "d": 64}, "column <= row", "column < row"),
+    (BlockAttention, {"h": 2, "s": 130, "total": 5, "d": 64}, "self.listed[begin + n]", "self.listed[n]"),
+    (
+        BlockAttention,
+        {"h": 2, "s": 130, "total": 5, "d": 64},
+        "equal(total, 0.0), 0.0, out / total",
+        "total > 0.0, out / total, 0.0",
+    ),
 )
 # Where there is no wgmma, no tensor memory, or no e4m3, there is no such machine.
 ON = {RowsOfProducts: "h100", CappedProduct: "b200", SwigluFp8: "h100"}
