@@ -41,7 +41,7 @@ MOST_SIZES = 4096
 # Tiles along an axis whose rows data cut into pieces, or give numbers of others.
 PIECES = 8
 
-Tiles = Literal["edges", "row", "pieces"]
+Tiles = Literal["edges", "ends", "row", "pieces"]
 
 # Wider gaps between rows are cut; offsets as large as the real ones are tried on sampled CTAs.
 MOST_GAP_ELEMS = 512
@@ -103,6 +103,7 @@ def derive(
     tiles  "edges": along each grid axis two full tiles, or one full and one partial tile where the real problem has a
            remainder; one more where CTAs form clusters or take tile after tile, so that clusters do not divide them;
            and more than a warp looks at at once where CTAs look back
+           "ends": as edges along axes where the real problem has a remainder, and one tile along the others
            "pieces": as edges, and more along axes of single rows of which integers are read
            "row": along the last axis of more than one tile as many as let one CTA take its share of them, and one along
            the others
@@ -257,7 +258,8 @@ def _tiled(
         whole = LOOKED_BACK if name in {kernel.tiles[axis][0] for axis in kernel.chained} else full
         whole = max(whole, PIECES // extent) if name in many else whole
         edges = whole * extent + size % extent if size % extent else (whole + 1) * extent
-        out[name] = min(size, extent * clusters[name] if tiles == "row" else edges)
+        one = tiles == "row" or (tiles == "ends" and not size % extent)
+        out[name] = min(size, extent * clusters[name] if one else edges)
     # One axis is as long as it takes for a CTA to go on to other tiles.
     wanted = max(2, -(-tiles_per_cta(kernel, aim) // kernel.slices))
     if not kernel.goes_on or _clusters_of(kernel, problem.dim | out) >= wanted:

@@ -92,14 +92,15 @@ def plan(
     short    also tiles that use fewer slots than there are
     derived  a problem for all runs but the short ones
     """
+    ends = _ends(kernel, machine)
     ways: list[tuple[Inputs, Order, Aim, Tiles]] = []
     for number, order in enumerate(orders):
         ways.append((_WHOLE[min(number, 2)], order, *_ways(kernel)[min(number, 2)]))
     if random_inputs:
         # Late like the first order, and every wait fails first: one that is not tried again shows.
-        ways.append(("specials", "spurious", OTHER if kernel.goes_on else WHOLE, "edges"))
+        ways.append(("specials", "spurious", OTHER if kernel.goes_on else WHOLE, ends))
         if has_lines(machine, problem):
-            ways.append(("lines", orders[0] if orders else "late", WHOLE, "edges"))
+            ways.append(("lines", orders[0] if orders else "late", WHOLE, ends))
         if of_integers(machine):  # of two rows there are two numbers, both ends
             beside = has_neighbours(machine, problem, free_floats(machine, problem))
             ways.append(("neighbours" if beside else "random", orders[0] if orders else "late", WHOLE, "pieces"))
@@ -110,7 +111,7 @@ def plan(
         # Turns that nobody waits for promptly: one too many is missed, and never comes again.
         ways += [("integers", "spurious" if aim is TURNS else orders[0], aim, "row") for aim in aims]
     if random_inputs and has_other_signs(machine, problem):
-        ways.append(("other signs", orders[0] if orders else "late", WHOLE, "edges"))
+        ways.append(("other signs", orders[0] if orders else "late", WHOLE, ends))
     first: Problem | None = None
     runs: list[Run] = []
     for number, (inputs, order, aim, tiles) in enumerate(ways):
@@ -141,6 +142,16 @@ def _ways(kernel: Kernel) -> list[tuple[Aim, Tiles]]:
     if kernel.goes_on:
         return [(AGAIN, "edges"), (DEEP, "row"), (WHOLE, "row")]
     return [(DEEP, "edges"), (WHOLE, "row"), (AGAIN, "row")]
+
+
+def _ends(kernel: Kernel, machine: type[Machine]) -> Tiles:
+    """The tiles of runs that are there for their inputs: which numbers a tile has decides little but at its ends.
+
+    The first run has two tiles along every axis, of numbers that tell them apart. Where CTAs share tiles, look back at
+    others or cut them where data say, all runs have them; and where rings do not go round, they cost nothing.
+    """
+    apart = kernel.dealt or kernel.slices > 1 or kernel.scheduler.takes_over or kernel.chained or of_integers(machine)
+    return "edges" if apart or not _goes_round(kernel) else "ends"
 
 
 def _goes_round(kernel: Kernel) -> bool:

@@ -255,3 +255,25 @@ def test_many_groups_of_a_grid_are_those_of_the_run_whose_tiles_are_cheap() -> N
     long = {run.problem.dim["experts"] for run in runs if run.rounds(kernel) > 2 * kernel.tiles_of(run.problem)}
     assert long == {16}
     assert max(run.problem.dim["experts"] for run in runs) == 16 + (PLAIN_ROUNDS - 1) * looked_at
+
+
+@settings(max_examples=20)
+@given(
+    st.sampled_from([(MatmulAmpere, "a100"), (MatmulHopper, "h100")]),
+    st.integers(1, 900), st.integers(1, 120), st.integers(1, 60), st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_every_axis_has_two_tiles_once_and_its_end_for_all_inputs(
+    on: tuple[type[Machine], str], m: int, n: int, k: int, seed: int
+) -> None:
+    """What a tile's number is decides in the first run; what its end is, in each that is there for its inputs."""
+    machine, name = on
+    problem = machine.problem(m=m, n=8 * n, k=8 * k)
+    kernel = made(machine, problem, name, seed)
+    runs = plan(kernel, machine, problem, ORDERS, random_inputs=True, short=True)
+    assert {"specials", "lines", "other signs"} <= {run.inputs for run in runs}
+    for dim, extent in kernel.tiles:
+        size = problem.dim[dim]
+        assert -(-runs[0].problem.dim[dim] // extent) >= min(2, -(-size // extent))
+        for run in runs:
+            if run.inputs not in ("integers", "signs"):
+                assert run.problem.dim[dim] % extent == size % extent
