@@ -1,7 +1,8 @@
 """Dims that no tile or loop goes along and into which windows reach all the same: each CTA has `chunk` elements of one.
 
 A kernel knows of such a dim only where it ends. The few CTAs of a derived problem would not come near the end of the
-real size: there the dim has what they reach, and ends within a CTA's part where the real one does.
+real size: there the dim has what they reach, and ends within a CTA's part where the real one does. Where not all CTAs
+of the real problem come to its end, a kernel leaves something out, and the dim keeps its size.
 """
 
 from __future__ import annotations
@@ -38,9 +39,13 @@ def reached_sizes(
     numbers = problem.environment() | {name: v for name, v in point.items() if isinstance(v, int)} | dict(dims)
     known = {name: Interval(v, v) for name, v in numbers.items()} | {PART: Interval(0, max(kernel.slices - 1, 0))}
     clusters = kernel.clusters or (1,) * len(kernel.tiles)
-    counts = [count * c for count, c in zip(kernel.counts_of(dims), clusters, strict=True)]
+    counts, all_counts = (
+        [count * c for count, c in zip(kernel.counts_of(sizes), clusters, strict=True)] for sizes in (dims, problem.dim)
+    )
     for dim in free_dims(kernel, machine, problem, program):
         reach = _Reach(program, dim, known)
+        if reach.of([Interval(0, count - 1) for count in all_counts]) < problem.dim[dim]:
+            continue
         unit = math.lcm(*(fact.divisor for fact in kernel.facts if fact.name == dim))
         size = _largest(reach, counts, problem.dim[dim], unit)
         if size < problem.dim[dim] and legal({**dims, dim: size}):
