@@ -15,7 +15,7 @@ from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering.context import Context
 
-_MARK = re.compile(r" //@(\d*)((?: \w+=\w+)*)$")
+_MARK = re.compile(r" //@(\d*)((?: [\w.]+=\w+)*)$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

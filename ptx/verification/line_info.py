@@ -55,7 +55,7 @@ class LineInfo(LineTable):
 
 
 def in_words(program: Program, known: Mapping[str, int]) -> str:
-    """Tile, part and rounds.
+    """Tile, part, what data say, and rounds.
 
     known  indices of the grid and of the loops around, the outermost first
     """
@@ -67,7 +67,10 @@ def in_words(program: Program, known: Mapping[str, int]) -> str:
         out += f", slice {known[n.PART]}"
     if n.FIRST_ROUND in known:
         out += f", from round {known[n.FIRST_ROUND]} on"
-    rounds = [f"{name} = {at}" for name, at in known.items() if name not in (*axes, n.PART, n.FIRST_ROUND)]
+    named = {name: f"{name} = {at}" for name, at in known.items() if name not in (*axes, n.PART, n.FIRST_ROUND)}
+    said = [words for name, words in named.items() if name in program.said_by_data]
+    rounds = [words for name, words in named.items() if name not in program.said_by_data]
+    out += f", where {', '.join(said)}" if said else ""
     return out + (f", round {', '.join(rounds)}" if rounds else "")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sparse_products import SparseProduct
 
 from tinygpu.api.choosing import choose
 from tinygpu.api.on_arrays import emulate_on
@@ -60,6 +61,7 @@ MACHINES = {
     "saxpy": On(right.Saxpy, {"n": 300}, "a100", {}),
     "rows": On(right.RowSum, {"m": 9, "n": 70}, "a100", {}),
     "transpose": On(right.Transpose, {"m": 70, "n": 40}, "a100", {}),
+    "sparse": On(SparseProduct, {"m": 5, "n": 9, "nnz": 40, "d": 32}, "a100", {"warps": 2}),
 }
 # Behind, or in place of, what an instruction's own text says.
 BREAKS: dict[str, tuple[Callable[[str], str], str]] = {
@@ -234,6 +236,21 @@ def test_statements_of_other_lines_that_a_fault_speaks_of_are_told_too() -> None
     said = lines.fault(EmulationFault(fault))
     assert said == f"{lines.where(reads)}: {fault}; line {writes} is {lines.where(writes)}"
     assert re.match(r"\S+right_machines\.py:\d+, in `%v\d+ = get ", said)
+
+
+def test_what_data_say_is_told_beside_the_tile() -> None:
+    """A stop in the second row names that row, and where it begins and ends."""
+    on = MACHINES["sparse"]
+    found = broken(on, "add", trap_at(dict(attributes(on.machine))["add"]))
+    assert found is not None
+    space, built = found
+    first, column = np.array([0, 3, 7, 7, 20, 40], np.int32), np.zeros(40, np.int32)
+    value, b, c = np.zeros(40, np.float16), np.ones((9, 32), np.float16), np.zeros((5, 32), np.float32)
+    value[3:7] = 77
+    finalist = choose(space, dict(built.kernel.point))
+    with pytest.raises(EmulationFault) as caught:
+        emulate_on(finalist, [first, column, value, b, c], {"alpha": 1.0, "beta": 1.0}, "late", 0)
+    assert ", tile (1, 0), where first.at1 = 3, first.at2 = 7: " in str(caught.value), caught.value
 
 
 @pytest.mark.sampled(3)
