@@ -128,7 +128,8 @@ def _sections() -> Iterator[str]:
         "lanes and that of zero columns are emulated, and nobody judges them: see the operands above. No machine takes "
         "`.ws`: as far as is known each column of B costs 128 rows of A there, however few there are, and "
         "`matmul_skinny_blackwell`, which takes the product transposed, has it for 16 to 64. What "
-        "`tcgen05.shift` does, and shapes of `tcgen05.cp` other than that of scales, are shown here by hand alone."
+        "`tcgen05.shift` does, and `tcgen05.cp` of 4 and of 64 rows, of rows of 16 bytes, and of elements that it "
+        "spreads, are shown here by hand alone: no machine has a use for them."
     )
 
 
@@ -314,6 +315,13 @@ def _copies() -> Iterator[str]:
         "assembles and runs all of them."
     )
     yield _readings("cp")
+    yield (
+        "Rows for A in tensor memory, copied once and multiplied several times, are `isa.Tcgen05CpRows` in a program: "
+        "`p.copy(cp, stage.a, cells.a)` in a role of its own, which tells the multiplier by a commit. By hand one "
+        "thread may do both, without a wait between copy and product."
+    )
+    yield from _carded(card("tcgen05.cp.rows"))
+    yield "### Other shapes"
     yield from _kernel(kernels.COPY)
     yield from _twins(kernels.COPY_TWINS)
     yield "## tcgen05.shift"

@@ -459,6 +459,7 @@ _OF_CARDS = {
         "operand in tensor memory", "operand in shared memory", "scales", "operand", "pair", "order",
     ),
     "tcgen05.mma.cells": ("matrix descriptor", "operand in tensor memory", "layout", "operand"),
+    "tcgen05.cp.rows": ("cp", "order"),
     "tcgen05.ld": ("ld", "address"),
     "tcgen05.st": ("st", "address"),
 }  # fmt: skip

@@ -34,7 +34,7 @@ from tinygpu.ptx.isa.mma_scaled import MmaScaled
 from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.stmatrix import StMatrix
-from tinygpu.ptx.isa.tcgen05_cp import Tcgen05Cp, Tcgen05CpPair
+from tinygpu.ptx.isa.tcgen05_cp import Tcgen05Cp, Tcgen05CpPair, Tcgen05CpRows
 from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma, Tcgen05MmaPair
 from tinygpu.ptx.isa.tcgen05_mma_64 import Tcgen05Mma64, Tcgen05MmaPair64
@@ -105,6 +105,7 @@ __all__ = [
     "Tanh",
     "Tcgen05Cp",
     "Tcgen05CpPair",
+    "Tcgen05CpRows",
     "Tcgen05Ld",
     "Tcgen05Mma",
     "Tcgen05Mma64",

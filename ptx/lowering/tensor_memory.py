@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tinygpu.expressions import expr
 from tinygpu.language.buffer_space import BARRIER_BYTES
 from tinygpu.language.data_paths import LANES_OF_A_WARP, columns_taken, divides_columns, path_of
-from tinygpu.language.instruction import CellCopy, CellLoad, CellStore, MatrixMultiply
+from tinygpu.language.instruction import ROW_BYTES, CellLoad, CellStore, ChunkCopy, MatrixMultiply, RowCopy
 from tinygpu.language.memories import CELL_BITS, TMEM, TMEM_LANES
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -160,7 +160,10 @@ def multiply(context: Context, s: n.Multiply) -> None:
 def copy(context: Context, s: n.Copy) -> None:
     """One instruction for each chunk: those side by side along the source's first axis lie so in the target."""
     instruction, buffer = s.instruction, s.source.buffer
-    if not isinstance(instruction, CellCopy) or buffer is None:
+    if isinstance(instruction, RowCopy):
+        _copy_rows(context, s, instruction)
+        return
+    if not isinstance(instruction, ChunkCopy) or buffer is None:
         raise LoweringError(f"{s.name} ({s.instruction}) does not copy into tensor memory")
     emit = context.emit
     along, down = (int(extent) for extent in s.source.shape[:2])
@@ -172,6 +175,20 @@ def copy(context: Context, s: n.Copy) -> None:
         word = warpgroup.described(context, emit.add(base, of * chunk_bytes), instruction.descriptor())
         column = emit.add(to, number * chunk_bytes // TMEM_LANES)
         context.engine(written(instruction.statement, f"[{column}]", str(word)))
+
+
+def _copy_rows(context: Context, s: n.Copy, instruction: RowCopy) -> None:
+    """One instruction for each 32 bytes of the rows, whose cells follow one another."""
+    emit, to = context.emit, _begins(context, s.target)
+    row, column = s.source.offset
+    step = ROW_BYTES * 8 // s.target.dtype.bits
+    pieces = int(s.source.shape[1]) // step
+    emit.comment(f"{s.name}: {s.target.name} = {instruction.label} {s.source.name}, {pieces} pieces")
+    for number in range(pieces):
+        piece = replace(s.source, offset=(row, column + number * step))
+        word = warpgroup.descriptor(context, warpgroup.operand(context, instruction, piece, 1, 0), 0)
+        cells = emit.add(to, number * ROW_BYTES * 8 // CELL_BITS)
+        context.engine(written(instruction.statement, f"[{cells}]", str(word)))
 
 
 def _scales(context: Context, s: n.Multiply, side: int, columns: int) -> tuple[Number, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygpu.expressions import expr
-from tinygpu.language.instruction import CHUNK_BYTES, MatrixMultiply
+from tinygpu.language.instruction import CHUNK_BYTES, MatrixMultiply, RowCopy
 from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
@@ -40,8 +40,10 @@ class Operand:
         return across // width * block + across % width
 
 
-def operand(context: Context, instruction: MatrixMultiply, tile: Tile, k_axis: int, first: Number) -> Operand:
-    """An operand whose window begins at its offset; `first` rows along m or n belong to other warpgroups."""
+def operand(
+    context: Context, instruction: MatrixMultiply | RowCopy, tile: Tile, k_axis: int, first: Number
+) -> Operand:
+    """An operand, or rows to copy, whose window begins at its offset; `first` rows along m or n belong to others."""
     buffer = tile.buffer
     if buffer is None or buffer.swizzle_bytes is None:
         raise LoweringError(f"{tile.name} is no operand of {instruction}: it lies in no swizzled buffer")

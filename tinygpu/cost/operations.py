@@ -157,9 +157,8 @@ class Operations:
             case n.Copy() if isinstance(s.instruction, BulkTransfer):
                 self._bulk(s, s.instruction, tally, times)
             case n.Copy() if isinstance(s.instruction, CellCopy):
-                chunks = ceil_div(bytes_of(s.source), 4 * WAVEFRONT_BYTES)
-                tally.add("smem_load_wavefronts", times * 4 * chunks)
-                tally.add("warp_instructions", times * chunks)
+                tally.add("smem_load_wavefronts", times * ceil_div(bytes_of(s.source), WAVEFRONT_BYTES))
+                tally.add("warp_instructions", times * s.instruction.pieces(bytes_of(s.source)))
             case n.Copy():
                 for hop in s.instructions:
                     if isinstance(hop, Transfer) and s.partition is not None:

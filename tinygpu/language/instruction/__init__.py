@@ -7,7 +7,8 @@ An instruction belongs to one of eleven families, which say how its operands are
     MatrixLoad       moves matrices from SMEM to fragments in registers (ldmatrix)
     MatrixStore      moves fragments from registers to SMEM (stmatrix)
     MatrixMultiply   multiplies fragments, or tiles in SMEM (mma.sync, wgmma, tcgen05.mma)
-    CellCopy         moves chunks of SMEM to columns of TMEM, issued by one thread (tcgen05.cp)
+    CellCopy         moves tiles of SMEM to columns of TMEM, issued by one thread (tcgen05.cp): a ChunkCopy scales, a
+                     RowCopy rows
     CellLoad         moves columns of TMEM to the registers of a warpgroup (tcgen05.ld)
     CellStore        moves registers of a warpgroup to columns of TMEM (tcgen05.st)
     Elementwise      computes value by value (fma, add, ex2, cvt)
@@ -32,14 +33,16 @@ from tinygpu.language.instruction.base import (
     since,
 )
 from tinygpu.language.instruction.bulk import BulkTransfer
-from tinygpu.language.instruction.cell_copy import CHUNK_BYTES, CellCopy
+from tinygpu.language.instruction.cell_copy import CellCopy
 from tinygpu.language.instruction.cell_move import CellMove
 from tinygpu.language.instruction.cell_store import CellStore
 from tinygpu.language.instruction.cells import CellLoad
+from tinygpu.language.instruction.chunk_copy import CHUNK_BYTES, ChunkCopy
 from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
 from tinygpu.language.instruction.group import Group
 from tinygpu.language.instruction.matrices import MatrixLoad, MatrixMove, MatrixStore
 from tinygpu.language.instruction.multiply import WORD_OF_SCALES, Fragment, MatrixMultiply, Scales
+from tinygpu.language.instruction.row_copy import ROW_BYTES, RowCopy
 from tinygpu.language.instruction.shuffle import LaneCombine, LaneRead, LaneShift, Shuffle, pairwise
 from tinygpu.language.instruction.tiling import Tiled, held_digits, tiled
 from tinygpu.language.instruction.transfer import Transfer
@@ -48,6 +51,7 @@ __all__ = [
     "CHUNK_BYTES",
     "OLDEST_TARGET",
     "OPERANDS",
+    "ROW_BYTES",
     "WORD_OF_SCALES",
     "WRITTEN_FOR",
     "BulkTransfer",
@@ -55,6 +59,7 @@ __all__ = [
     "CellLoad",
     "CellMove",
     "CellStore",
+    "ChunkCopy",
     "Completion",
     "Elementwise",
     "Fragment",
@@ -67,6 +72,7 @@ __all__ = [
     "MatrixMove",
     "MatrixMultiply",
     "MatrixStore",
+    "RowCopy",
     "Scales",
     "Scope",
     "Shuffle",

@@ -1,31 +1,21 @@
-"""CellCopy: chunks of shared memory to columns of tensor memory, which one thread issues."""
+"""CellCopy: shared memory to tensor memory, which one thread issues and a commit completes."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import all_of, expr
+from tinygpu.expressions import Expr
 from tinygpu.language.instruction.base import Instruction, Scope, Unit
 from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.memories import SMEM, TMEM, Memory
 from tinygpu.language.tile import Tile
 
-# PTX ISA, tcgen05.cp.32x128b.warpx4: rows of a chunk, and bytes of each; the rows are in the lanes of every warp.
-CHUNK_ROWS, CHUNK_BYTES = 32, 16
-
 
 @dataclass(frozen=True, eq=False)
 class CellCopy(Instruction):
-    """Moves chunks of 32 rows of 16 bytes, each into four columns of TMEM, where the lanes of every warp have the rows.
-
-    The source is (along, down, 32, 16 bytes) in SMEM: chunks, and rows without swizzle. The target is (32, bytes): the
-    chunks that are side by side along the first axis lie side by side there, behind them those one further down.
-    """
+    """Moves a tile from SMEM to columns of TMEM, in pieces: chunks of scales (ChunkCopy), or rows (RowCopy)."""
 
     reads: ClassVar[Memory] = SMEM
     writes: ClassVar[Memory] = TMEM
@@ -33,41 +23,26 @@ class CellCopy(Instruction):
     unit: ClassVar[Unit] = "copy"
     proxy: ClassVar[Any] = "async"
     ctas: ClassVar[int] = 1  # CTAs in each of which one instruction copies
+    piece_bytes: ClassVar[int]  # of shared memory, in one instruction
 
     def meaning(self, values: Any) -> Any:
-        """The target's rows: chunk after chunk of the source, the first axis fastest."""
-        return np.transpose(values, (2, 1, 0, 3)).reshape(values.shape[2], -1)
+        """The target's values: of an array of the source's extents one of the target's."""
+        raise NotImplementedError
 
     def statement(self, address: str, descriptor: str) -> str:
-        """PTX that moves one chunk to the column of `address`."""
+        """PTX that moves one piece to the cells from `address` on."""
         raise NotImplementedError
 
-    def descriptor(self) -> int:
-        """The 64 bits that describe a chunk, less its address: that is added in 16 bytes, in bits 0 to 13."""
+    def legality(self, source: Tile, target: Tile) -> tuple[Constraint, ...]:
+        """Constraints from moving all of `source` to all of `target`. Raises ValueError for extents that are none."""
         raise NotImplementedError
+
+    def pieces(self, source_bytes: Expr) -> Expr:
+        """Instructions that move so many bytes."""
+        return (source_bytes + self.piece_bytes - 1) // self.piece_bytes
 
     def unwritten(self) -> str:
         if self.completion != COMMIT:
             done = f"completed by {self.completion}" if self.completion else "completed at once"
-            return f"moves chunks to TMEM, {done}; a CellCopy is completed by {COMMIT}"
-        return self._owes(CellCopy, "statement", "descriptor")
-
-    def legality(self, source: Tile, target: Tile) -> tuple[Constraint, ...]:
-        """Constraints from moving all of `source` to all of `target`. Raises ValueError for what is none of chunks."""
-        buffer, kind = source.buffer, source.dtype
-        bytes_of = [extent * kind.bits // 8 for extent in (source.shape[-1], target.shape[-1])]
-        chunks = math.prod(source.shape[:-2], start=expr(1))
-        plain = buffer is not None and buffer.swizzle_bytes is not None and buffer.swizzle_bytes.same(CHUNK_BYTES)
-        if len(source.shape) != 4 or not (plain and source.shape[2].same(CHUNK_ROWS) and bytes_of[0].same(CHUNK_BYTES)):
-            raise ValueError(
-                f"{self.label} moves chunks of {CHUNK_ROWS} rows of {CHUNK_BYTES} bytes: give {source.name} the "
-                f"extents (along, down, {CHUNK_ROWS}, {CHUNK_BYTES * 8 // kind.bits}) and swizzle={CHUNK_BYTES}"
-            )
-        whole = [target.shape[0] == CHUNK_ROWS, bytes_of[1] == chunks * CHUNK_BYTES, target.offset[1] == 0]
-        return (
-            self.rule(
-                f"columns of {target.name}",
-                all_of(whole),
-                f"{target.name} has {CHUNK_ROWS} rows, and {CHUNK_BYTES} bytes of each for a chunk of {source.name}",
-            ),
-        )
+            return f"moves a tile to TMEM, {done}; a CellCopy is completed by {COMMIT}"
+        return self._owes(CellCopy, "statement", "meaning", "legality")

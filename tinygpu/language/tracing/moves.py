@@ -126,7 +126,7 @@ class Moves(Blocks):
         if isinstance(instruction, BulkTransfer):
             self._bring_whole(name, instruction, source, target, partition)
         if isinstance(instruction, CellCopy):
-            self._bring_chunks(name, instruction, source, target, partition)
+            self._bring_cells(name, instruction, source, target, partition)
         if multicast is not None:
             self._check_multicast(name, instruction, source, multicast, every)
         elif every != 1:

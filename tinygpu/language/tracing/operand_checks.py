@@ -152,11 +152,11 @@ class OperandChecks(BlockChecks):
         begins = self._steps_of(window.begins[home])
         self.constraints.extend(instruction.narrow_rules(tensor, tensor.size(home), begins, padded))
 
-    def _bring_chunks(
+    def _bring_cells(
         self, name: str, instruction: CellCopy, source: Tile, target: Tile, partition: Partition | None
     ) -> None:
         if partition is not None:
-            raise self.fail(f"{name} ({instruction}) moves whole chunks by itself; leave the partition out")
+            raise self.fail(f"{name} ({instruction}) moves whole tiles by itself; leave the partition out")
         self._acts(name, instruction)
         try:
             self.constraints.extend(instruction.legality(source, target))

@@ -1,0 +1,103 @@
+"""Rows that tcgen05.cp brings to tensor memory: random candidates, proved rings, wrong kernels, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from copied_rows import KINDS, Held, HeldInHalves, K
+
+from tinygpu.devices import device
+from tinygpu.dtypes import dtype
+from tinygpu.expressions import expr
+from tinygpu.language import TMEM, DeclarationError, blocked
+from tinygpu.language.tile import Tile
+from tinygpu.ptx import isa
+from tinygpu.ptx.cards.specimen import COLUMNS, ROWS, smem_operand, swizzled_operand
+from tinygpu.ptx.lowering.build import build, solve_buffers
+from tinygpu.ptx.lowering.lower import lowered
+from tinygpu.ptx.protocol.certificate import Proofs, certify
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.end_to_end
+def test_random_candidates_are_right_and_proved(seed: int, kind: str, draw_candidate: Any) -> None:
+    machine = (Held, HeldInHalves)[seed % 2]
+    problem = machine.problem(m=(128, 300, 77)[seed], n=(64, 200, 33)[seed], dtypes={"a": kind})
+    space = build_space(machine, problem, device("b200"))
+    point = draw_candidate(space, seed)
+    program = space.program(point)
+    kernel = build(program, problem, point, SolverCache()).kernel
+    found = verify(kernel, machine, problem, orders=("late", "random"))
+    assert found.passed, f"{problem} {point}\n{found}"
+    swizzles = solve_buffers(program, SolverCache()).swizzles
+    assert certify(lowered(program, problem, point, swizzles).protocol, Proofs()).proved
+    copies = [line for line in kernel.ptx.split("\n") if ".128x256b" in line]
+    assert len(copies) == K * dtype(kind).bits // 8 // 32 == int(machine.cp.pieces(128 * K * dtype(kind).bits // 8))
+
+
+@pytest.mark.parametrize(("kind", "widths"), [("f16", {32, 64, 128}), ("tf32", {32, 64, 128}), ("e4m3", {32, 64})])
+@pytest.mark.end_to_end
+def test_every_width_of_the_swizzle_is_read_as_tma_brings_it(kind: str, widths: set[int]) -> None:
+    problem = Held.problem(m=130, n=32, dtypes={"a": kind})
+    space = build_space(Held, problem, device("b200"))
+    points = {int(point["width"]): point for point in space.space}
+    assert set(points) == widths
+    for point in points.values():
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
+        assert verify(kernel, Held, problem, orders=("late",)).passed, point
+
+
+def test_copies_of_half_of_each_piece_are_found_wrong() -> None:
+    problem = Held.problem(m=200, n=96)
+    space = build_space(Held, problem, device("b200"))
+    (point,) = space.space.sample(1, np.random.default_rng(0))
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    wrong = replace(kernel, ptx=kernel.ptx.replace(".128x256b", ".128x128b"))
+    found = verify(wrong, Held, problem, orders=("late",))
+    assert not found.passed
+    assert "multiplied what nobody had written of A" in str(found)
+
+
+def test_rows_are_moved_by_no_partition() -> None:
+    with pytest.raises(DeclarationError, match=r"moves whole tiles by itself; leave the partition out"):
+
+        class Split(Held):
+            """the same, by threads"""
+
+            def copy_rows(self, p: Any, rows: Any, cells: Any) -> None:
+                p.copy(self.cp, rows, cells, blocked((128, K), threads=32, vector=2))
+
+
+def together(tile: Tile) -> Tile:
+    """The same under a swizzle that leaves 32 bytes together."""
+    assert tile.buffer is not None
+    return replace(tile, buffer=replace(tile.buffer, atom_bytes=32))
+
+
+CELLS = Tile("x", TMEM, dtype("f16"), (ROWS, COLUMNS), (expr(0), expr(0)))
+ELSEWHERE = {
+    "contiguous along the rows": (swizzled_operand(dtype("f16"), contiguous=0), "contiguous along their columns: give"),
+    "without a swizzle": (smem_operand(dtype("f16")), "moves rows that lie under a swizzle"),
+    "padded": (swizzled_operand(dtype("e2m1"), padded=True), "and stage lies padded"),
+    "32 bytes together": (together(swizzled_operand(dtype("tf32"))), "a swizzle that leaves 32 bytes together"),
+}
+
+
+@pytest.mark.parametrize("name", list(ELSEWHERE))
+def test_rows_that_lie_otherwise_are_refused(name: str) -> None:
+    source, sentence = ELSEWHERE[name]
+    with pytest.raises(ValueError, match=sentence):
+        isa.Tcgen05CpRows().legality(source, CELLS)
+
+
+@pytest.mark.parametrize(("rows", "columns", "legal"), [(128, 16, True), (64, 16, False), (128, 8, False)])
+def test_pieces_are_whole(rows: int, columns: int, legal: bool) -> None:
+    rules = isa.Tcgen05CpRows().legality(swizzled_operand(dtype("f16")), CELLS)
+    assert all(bool(rule.condition.substitute({"rows": rows, "columns": columns}).sympy) for rule in rules) == legal
