@@ -17,8 +17,8 @@ from tinygpu.machines.rows import ALIKE, KINDS, ClusterRows, Rows
 from tinygpu.ptx import isa
 
 
-class Norm(ClusterRows):
-    """What both have: y = (x + r - mean) / deviation * w + shift, and s = x + r where there is a residual r"""
+class RmsNorm(ClusterRows):
+    """y = x / sqrt(mean(x^2) + eps) * w, of x + r where there is a residual"""
 
     x, eps = Input(KINDS, Rows.m, Rows.n), Scalar("f32", values=between(1e-6, 1e-4))
     r, w = Input(ALIKE, Rows.m, Rows.n, follows=x), Input(ALIKE, Rows.n, follows=x)
@@ -44,7 +44,7 @@ class Norm(ClusterRows):
     def height(self) -> Any:
         return super().height * self.rows
 
-    def normalise(self, p: Tracer) -> None:
+    def program(self, p: Tracer) -> None:
         with self.row(p, held=self.reads == "once") as row:
             x = row.load(self.ld, self.x, to="f32")
             if self.residual:
@@ -60,37 +60,20 @@ class Norm(ClusterRows):
                 y = y + row.load(self.ld, self.shift)
             row.store(self.st, self.y, y)
 
-    @classmethod
-    def normal(cls, x: Any, eps: Any, r: Any = None, w: Any = None, shift: Any = None) -> Any:
-        s = x.astype(np.float32) if r is None else x.astype(np.float32) + r.astype(np.float32)
-        y = s - s.sum(axis=1, keepdims=True) / s.shape[1] if cls.centred else s
-        y = y / np.sqrt((y * y).sum(axis=1, keepdims=True) / y.shape[1] + eps)
-        y = y if w is None else y * w
-        y = y if shift is None else y + shift
-        return {"y": y} if r is None else {"y": y, "s": s}
-
-
-class RmsNorm(Norm):
-    """y = x / sqrt(mean(x^2) + eps) * w, of x + r where there is a residual"""
-
-    def program(self, p: Tracer) -> None:
-        self.normalise(p)
-
     @staticmethod
-    def reference(x: Any, eps: Any, residual: bool, affine: bool, r: Any = None, w: Any = None) -> Any:
-        return RmsNorm.normal(x, eps, r, w)
+    def reference(x: Any, eps: Any, residual: bool, affine: bool, r: Any = None, w: Any = 1) -> Any:
+        s = x.astype(np.float32) + (r.astype(np.float32) if residual else 0)
+        y = s / np.sqrt((s * s).sum(axis=1, keepdims=True) / s.shape[1] + eps) * w
+        return {"y": y, "s": s} if residual else {"y": y}
 
 
-class LayerNorm(Norm):
+class LayerNorm(RmsNorm):
     """y = (x - mean(x)) / sqrt(var(x) + eps) * w + shift, of x + r where there is a residual"""
 
-    centred, shift = True, Input(ALIKE, Rows.n, follows=Norm.x)
-
-    def program(self, p: Tracer) -> None:
-        self.normalise(p)
+    centred, shift = True, Input(ALIKE, Rows.n, follows=RmsNorm.x)
 
     @staticmethod
-    def reference(
-        x: Any, eps: Any, residual: bool, affine: bool, r: Any = None, w: Any = None, shift: Any = None
-    ) -> Any:
-        return LayerNorm.normal(x, eps, r, w, shift)
+    def reference(x: Any, eps: Any, residual: bool, affine: bool, r: Any = None, w: Any = 1, shift: Any = 0) -> Any:
+        s = x.astype(np.float32) + (r.astype(np.float32) if residual else 0)
+        y = RmsNorm.reference(s - s.sum(axis=1, keepdims=True) / s.shape[1], eps, False, affine, w=w)["y"] + shift
+        return {"y": y, "s": s} if residual else {"y": y}

@@ -73,13 +73,16 @@ def test_references_are_the_slopes_of_what_goes_forward() -> None:
     assert np.allclose(CrossEntropyBackward.reference(x, target, forward["logsum"], dloss), wanted, atol=1e-5)
     zero = np.zeros(5)
     found = RmsNormBackward.reference(x, dy, w, 1e-5, zero)
-    assert np.allclose(found["dx"], slope(lambda x: RmsNorm.normal(x, 1e-5, None, w, None)["y"], x, dy), atol=1e-5)
-    assert np.allclose(found["dw"], slope(lambda w: RmsNorm.normal(x, 1e-5, None, w, None)["y"], w, dy), atol=1e-5)
+    for name, at, of in (
+        ("dx", x, lambda x: RmsNorm.reference(x, 1e-5, False, True, w=w)["y"]),
+        ("dw", w, lambda w: RmsNorm.reference(x, 1e-5, False, True, w=w)["y"]),
+    ):
+        assert np.allclose(found[name], slope(of, at, dy), atol=1e-5), name
     found = LayerNormBackward.reference(x, dy, w, 1e-5, zero, zero)
     for name, at, of in (
-        ("dx", x, lambda x: LayerNorm.normal(x, 1e-5, None, w, shift)["y"]),
-        ("dw", w, lambda w: LayerNorm.normal(x, 1e-5, None, w, shift)["y"]),
-        ("dshift", shift, lambda shift: LayerNorm.normal(x, 1e-5, None, w, shift)["y"]),
+        ("dx", x, lambda x: LayerNorm.reference(x, 1e-5, False, True, w=w, shift=shift)["y"]),
+        ("dw", w, lambda w: LayerNorm.reference(x, 1e-5, False, True, w=w, shift=shift)["y"]),
+        ("dshift", shift, lambda shift: LayerNorm.reference(x, 1e-5, False, True, w=w, shift=shift)["y"]),
     ):
         assert np.allclose(found[name], slope(of, at, dy), atol=1e-5), name
 
