@@ -114,7 +114,7 @@ def test_few_long_rows_are_shared_by_ctas_where_there_are_clusters() -> None:
     at = {"warps": 16, "across": 512, "vector": 4, "exchange": "pairs"}
     shared = tg.predict(space, **at, step=8, reads="once", ctas=8)
     alone = tg.predict(space, **at, step=8, reads="three times", ctas=1)
-    assert 2 * shared.seconds < alone.seconds
+    assert 1.8 * shared.seconds < alone.seconds  # clusters of eight find 120 of 132 SMs
 
 
 def test_a_constraint_of_one_option_leaves_the_others_alone() -> None:
