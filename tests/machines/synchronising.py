@@ -1,4 +1,4 @@
-"""Everything that synchronises in a kernel's text, taken away line by line."""
+"""Everything that synchronises in a kernel's text, taken away line by line; of atomics their order is."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ OTHERS = re.compile(
 
 
 def without_each(ptx: str) -> Iterator[Edit]:
-    """The kernel without each wait (and its retry), arrival, commit, fence and barrier, one at a time."""
+    """The kernel without each wait (and its retry), arrival, commit, fence and barrier, and without the order of each
+    atomic that releases and acquires, one at a time.
+    """
     lines = ptx.split("\n")
     for number, line in enumerate(lines):
         statement = line.strip()
+        if ".acq_rel." in statement:
+            relaxed = line.replace(".acq_rel.", ".relaxed.")
+            yield Edit(statement, relaxed.strip(), "\n".join([*lines[:number], relaxed, *lines[number + 1 :]]))
+            continue
         if WAIT.search(statement):
             count = 2
         elif OTHERS.match(statement):

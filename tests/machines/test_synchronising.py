@@ -1,4 +1,5 @@
-"""Every wait, arrival, commit, fence and barrier of these kernels of Blackwell is needed: without it, it is refused.
+"""Every wait, arrival, commit, fence, barrier and ordered atomic of these kernels of Blackwell is needed: without it,
+the kernel is refused.
 
 Those without which it passes are listed, by where they stand, with how many there are and why they change nothing.
 """
@@ -19,7 +20,9 @@ from synchronising import without_each
 
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
+from tinygpu.machines.attention_blackwell import AttentionBlackwell
 from tinygpu.machines.matmul_blackwell import MatmulBlackwell
+from tinygpu.machines.matmul_blackwell_scaled import MatmulBlackwellMx, MatmulBlackwellNvfp4
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
@@ -29,7 +32,7 @@ from tinygpu.spaces.build import build_space
 ONE = {"store": "direct", "stages": 2, "cluster_n": 1, "raster": 1, "tiles": 1, "bn": 32, "stream_k": 0}
 PLAIN = ONE | {"bk": 32, "split_k": 1, "launch_control": 0}
 BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", "tcgen05.fence::after_thread_sync;"
-MET, WAIT = "bar.warp.sync -1;", "mbarrier.try_wait"
+MET, WAIT, STORED = "bar.warp.sync -1;", "mbarrier.try_wait.parity.shared::cta.b64", "tcgen05.wait::st.sync.aligned;"
 # (where, what) -> how many
 Spared = dict[tuple[str, str], int]
 # The same in all kernels.
@@ -49,16 +52,35 @@ SPARED: Spared = {
 }  # fmt: skip
 # The lanes have met at tcgen05.wait::ld.sync.aligned, and touch no memory from there to the arrival.
 LOADED: Spared = {("epilogue", MET): 1}
+# Columns of a pair are allocated when both CTAs have come to that, and the cluster meets again behind it.
+PAIRED: Spared = {("begin", "barrier.cluster.arrive.aligned;"): 1}
+# Tiles that two CTAs share, with scales of blocks.
+SCALED = ONE | {"cluster_m": 1, "launch_control": 0, "split_k": 2, "bk": 128, "scaled": 1}
+SCALES: Spared = LOADED | {
+    # Two waits, for a free place and for the scales, each with a fence before the first copy: either will do.
+    ("scaler", AFTER): 2,
+    # The scales of a stage are copied once all of it has come, and the products wait for the copies.
+    ("multiplier", WAIT): 1,
+}  # fmt: skip
+ATTENTION = {
+    "groups": 1, "corrects": "who weighs", "scaled": "every round", "powers": "ex2", "bn": 32, "stages": 2, "piece": 32,
+    "columns": 64, "swizzle": 128,
+}  # fmt: skip
+HEAD = {"b": 1, "h": 1, "g": 1, "s": 129, "t": 100, "d": 64}
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A candidate, and what of it may go besides what may go everywhere."""
+    """A candidate, and what of it may go besides what may go everywhere.
+
+    sms  of the device, few enough for CTAs to take tile after tile
+    """
 
     machine: type[Machine]
     sizes: dict[str, int]
     point: dict[str, Any]
     spared: Spared
+    sms: int = 2
 
 
 SUBJECTS = {
@@ -73,17 +95,61 @@ SUBJECTS = {
     ),
     "64 rows of pairs": Subject(
         MatmulBlackwell, {"m": 300, "n": 40, "k": 104}, PLAIN | {"ctas": "pairs", "bm": 64, "cluster_m": 2},
-        # Columns of a pair are allocated when both CTAs have come to that, and the cluster meets again behind it.
-        LOADED | {("begin", "barrier.cluster.arrive.aligned;"): 1},
+        LOADED | PAIRED,
+    ),
+    "mx": Subject(MatmulBlackwellMx, {"m": 150, "n": 40, "k": 400}, SCALED | {"ctas": "one"}, SCALES, 4),
+    "mx of pairs": Subject(
+        MatmulBlackwellMx, {"m": 300, "n": 40, "k": 400}, SCALED | {"ctas": "pairs", "cluster_m": 2}, SCALES | PAIRED, 6
+    ),
+    "nvfp4": Subject(
+        MatmulBlackwellNvfp4, {"m": 150, "n": 40, "k": 576}, SCALED | {"ctas": "one", "bk": 256}, SCALES, 4
+    ),
+    "nvfp4 of pairs": Subject(
+        MatmulBlackwellNvfp4, {"m": 300, "n": 40, "k": 576}, SCALED | {"ctas": "pairs", "cluster_m": 2, "bk": 256},
+        SCALES | PAIRED, 6,
+    ),
+    "values first": Subject(
+        AttentionBlackwell, HEAD, ATTENTION | {"issued": "values first"},
+        {
+            # Operands are waited for before cells are, whose fence is the last one before the products (3). The first
+            # product of a tile has three: its queries come when all products of the tile before have ended (3).
+            ("multiplier", AFTER): 6,
+            # The lanes have met at tcgen05.wait, and touch no memory from there to the arrival (3); scores of which
+            # nothing is read yet are waited for and handed back at once (1, with both fences).
+            ("weigher0", MET): 4, ("weigher0", AFTER): 1,
+            # Sums that were read are given back, and written by products that wait for weights, with a fence there (1).
+            ("weigher0", BEFORE): 2,
+            # Weights, and columns of the sums: the wait for the last of these is one for all stores of the warp.
+            ("weigher0", STORED): 2,
+        },
+    ),
+    "scores first": Subject(
+        AttentionBlackwell, HEAD, ATTENTION | {"issued": "scores first"},
+        {
+            # As above: of operands (3), and before the first product of a tile (3); of weights before that of sums (2).
+            ("multiplier", AFTER): 8,
+            # Queries of a tile come when the products of the one before have ended; these waited for weights, and so
+            # for scores that were read.
+            ("multiplier", WAIT): 1,
+            # The first weights of a tile: the sums of the one before were waited for, and with them the products with
+            # its weights. Sums: the place of the weights is free when the product that adds to them has ended.
+            ("weigher0", WAIT): 2, ("weigher0", AFTER): 2,
+            ("weigher0", MET): 6,
+            # Products wait for weights and for scaled sums, which are handed over later, with a wait and a fence (1);
+            # sums that were read are written by products that wait for later weights, with a fence there (1).
+            ("weigher0", BEFORE): 2, ("weigher0", STORED): 2,
+        },
     ),
 }  # fmt: skip
+# One of pairs and one alone, one of each format; the others are slower than they are different.
+OFTEN = [pytest.param(name, marks=pytest.mark.slow) if name in ("mx", "nvfp4 of pairs") else name for name in SUBJECTS]
 
 
 @cache
 def made(name: str) -> tuple[Kernel, Problem]:
     of = SUBJECTS[name]
     problem = of.machine.problem(**of.sizes)
-    few = device("b200").with_figures({"sm_count": replace(device("b200").figure("sm_count"), value=2)})
+    few = device("b200").with_figures({"sm_count": replace(device("b200").figure("sm_count"), value=of.sms)})
     space = build_space(of.machine, problem, few)
     (point,) = space.space.restrict(of.point).sample(1, np.random.default_rng(0))
     return build(space.program(point), problem, point, SolverCache()).kernel, problem
@@ -106,14 +172,14 @@ def alive(name: str) -> Iterator[tuple[str, str]]:
     for edit in without_each(kernel.ptx):
         edited = replace(kernel, ptx=edit.text)
         if verify(edited, machine, problem, thorough=True, to_first_failure=True).passed:
-            yield where(kernel.ptx, edit), edit.before.split(" ")[0] if WAIT in edit.before else _first(edit.before)
+            yield where(kernel.ptx, edit), WAIT if WAIT in edit.before else _first(edit.before)
 
 
 def _first(statements: str) -> str:
     return statements[: statements.index(";") + 1]
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("name", OFTEN)
 @pytest.mark.end_to_end
 def test_nothing_that_synchronises_can_be_taken_away(name: str) -> None:
     kernel, problem = made(name)
@@ -121,13 +187,21 @@ def test_nothing_that_synchronises_can_be_taken_away(name: str) -> None:
     assert Counter(alive(name)) == Counter(SPARED | SUBJECTS[name].spared)
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        (name, role)
+        for name in SUBJECTS
+        for role, what in SPARED | SUBJECTS[name].spared
+        if what == AFTER and role not in ("begin", "end")
+    ],
+)
 @pytest.mark.end_to_end
-def test_of_two_fences_that_do_the_same_one_is_needed(name: str) -> None:
+def test_of_fences_that_do_the_same_one_is_needed(name: str, role: str) -> None:
     kernel, problem = made(name)
-    head, role, rest = re.split(r"(?m)(^ *// role multiplier:)", kernel.ptx)
-    mine, others = re.split(r"(?m)^(?= *// role epilogue:)", rest)
-    assert mine.count(AFTER) == 2
-    edited = replace(kernel, ptx=head + role + mine.replace(AFTER, "") + others)
-    found = verify(edited, SUBJECTS[name].machine, problem, to_first_failure=True)
+    parts = re.split(rf"(?m)(^ *// role {role}:|^ *// role \w+:|^\$end\d+:)", kernel.ptx)
+    at = next(n for n, part in enumerate(parts) if part.strip() == f"// role {role}:") + 1
+    assert parts[at].count(AFTER) > 1
+    parts[at] = parts[at].replace(AFTER, "")
+    found = verify(replace(kernel, ptx="".join(parts)), SUBJECTS[name].machine, problem, to_first_failure=True)
     assert "tcgen05.fence::after_thread_sync is missing" in str(found), str(found)
