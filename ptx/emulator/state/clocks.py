@@ -100,13 +100,12 @@ class Clock:
     def with_entry(self, column: int, tick: int) -> Clock:
         """The same clock, which also knows an actor up to a tick."""
         size = max(self.known.size, column + 1)
-        known, proxied = np.zeros(size, np.int32), np.zeros(size, np.int32)
-        known[: self.known.size], proxied[: self.proxied.size] = self.known, self.proxied
+        known, proxied = _resized(self.known, size), _resized(self.proxied, size)
         known[column] = max(int(known[column]), tick)
         proxied[column] = max(int(proxied[column]), tick)
         executed = self.executed
         if executed is not None:
-            executed = np.maximum(known, np.pad(executed, (0, max(0, size - executed.size)))[:size])
+            executed = np.maximum(known, executed if executed.size == size else _resized(executed, size))
         return Clock(known, proxied, self.strict, self.lenient, self.doubts, executed, self.far_doubts)
 
 
@@ -116,14 +115,24 @@ def _take(ticks: Ticks, columns: NDArray[np.int64]) -> Ticks:
     return np.asarray(ticks[columns])
 
 
+def _resized(ticks: Ticks, size: int) -> Ticks:
+    """An array of its own of so many columns; those beyond are unknown."""
+    if ticks.size == size:
+        return ticks.copy()
+    found = np.zeros(size, np.int32)
+    found[: ticks.size] = ticks[:size]
+    return found
+
+
 def join(clocks: list[Clock]) -> Clock:
     """What is known by whoever knows all that these know."""
     known, proxied = _most([clock.known for clock in clocks]), _most([clock.proxied for clock in clocks])
-    executed: Ticks | None = None
-    if any(clock.executed is not None for clock in clocks):
-        executed = _most([known, *(clock.executed[: known.size] for clock in clocks if clock.executed is not None)])
+    followed = [clock.executed[: known.size] for clock in clocks if clock.executed is not None]
+    executed = _most([known, *followed]) if followed else None
     far = [clock for clock in clocks if clock.strict is not None]
-    doubts = _common_doubts([clock.doubts for clock in clocks], [clock.tick_of for clock in clocks])
+    doubts = NO_DOUBTS
+    if any(clock.doubts for clock in clocks):
+        doubts = _common_doubts([clock.doubts for clock in clocks], [clock.tick_of for clock in clocks])
     if not far:
         return Clock(known, proxied, doubts=doubts, executed=executed)
     strict = np.maximum.reduce([clock.strict for clock in far if clock.strict is not None])
@@ -134,11 +143,11 @@ def join(clocks: list[Clock]) -> Clock:
 
 def _most(ticks: list[Ticks]) -> Ticks:
     """The largest tick of each column, 0 where the column is unknown; an array of its own."""
-    size = max(part.size for part in ticks)
-    if len(ticks) == 2 and ticks[0].size == ticks[1].size:
-        return np.maximum(ticks[0], ticks[1])
-    found = np.zeros(size, np.int32)
-    for part in ticks:
+    first, *others = ticks
+    if len(others) == 1 and first.size == others[0].size:
+        return np.maximum(first, others[0])
+    found = _resized(first, max(part.size for part in ticks))
+    for part in others:
         np.maximum(found[: part.size], part, out=found[: part.size])
     return found
 

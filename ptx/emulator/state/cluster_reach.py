@@ -32,6 +32,8 @@ class ClusterReach:
         self.leaving: list[Callable[[int, Instruction], None]] = []
         # Of each CTA that was reached: column in the clocks and whether it arrived -> (moment, line).
         self._remote: dict[int, dict[tuple[int, bool], tuple[int, int]]] = {}
+        # (row, rank) of warps that know a CTA of their cluster to have started: they go on knowing it.
+        self._started: set[tuple[int, int]] = set()
 
     def shared_place(
         self, origin: Origin, address: int, remote: bool, issues: bool = False
@@ -81,17 +83,18 @@ class ClusterReach:
     def _check_running(self, instruction: Instruction, row: int, target: int) -> None:
         residents = self._residents
         emulation, clocks = residents.emulation, residents.clocks
-        first = target % residents.cluster_size * residents.warps_per_cta
-        executed = clocks.vector if clocks.executed is None else clocks.executed
-        if int(executed[row, first : first + residents.warps_per_cta].max()) <= clocks.start:
-            emulation.fault(
-                "cluster", instruction, residents, row, None,
-                f"reaches into the shared memory of CTA {target % residents.cluster_size} of the cluster, which may "
-                "not have started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
-            )  # fmt: skip
-            executed[row, first] = clocks.start + 1
-        if not residents.alive[residents.rows_of(target)].any():
-            rank = target % residents.cluster_size
+        rank = target % residents.cluster_size
+        if (row, rank) not in self._started:
+            first = rank * residents.warps_per_cta
+            executed = clocks.vector if clocks.executed is None else clocks.executed
+            if int(executed[row, first : first + residents.warps_per_cta].max()) <= clocks.start:
+                emulation.fault(
+                    "cluster", instruction, residents, row, None,
+                    f"reaches into the shared memory of CTA {rank} of the cluster, which may not have started: a "
+                    "cluster barrier (barrier.cluster.arrive and .wait) must come before",
+                )  # fmt: skip
+            self._started.add((row, rank))
+        if not residents.alive[target :: len(residents.ctas)].any():
             if instruction.opcode == "mbarrier":
                 self._advise_late_arrival(
                     instruction, f"this arrives on an mbarrier of CTA {rank} of the cluster, which has exited"

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tinygpu.ptx.emulator.state.clocks import OWN, Clock, Clocks, join, weakest
 from tinygpu.ptx.emulator.state.doubts import Doubt
@@ -213,6 +215,28 @@ def test_what_a_clock_has_no_column_for_is_not_known() -> None:
     assert clock.with_entry(4, 6).known.tolist() == [3, 0, 9, 0, 6]
     assert clock.with_entry(1, 6).known.tolist() == [3, 6, 9]
     assert clock.with_entry(4, 6).proxied.tolist()[:3] == [5, 0, 2]
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=5), min_size=1, max_size=4), st.integers(0, 6))
+def test_together_clocks_know_what_one_of_them_knows(ticks: list[list[int]], column: int) -> None:
+    """Of any sizes, and of some of which execution is followed: the latest tick of each column."""
+    clocks = [
+        Clock(*(np.array(some, np.int32) for some in (known, known[::-1])), executed=None if k % 2 else np.full(7, k))
+        for k, known in enumerate(ticks)
+    ]
+    found, columns = join(clocks), range(8)
+    for name, lists in (("known", ticks), ("proxied", [known[::-1] for known in ticks])):
+        wanted = [max((known[c] for known in lists if c < len(known)), default=0) for c in columns]
+        there = getattr(found, name)
+        assert [*there.tolist(), *[0] * (8 - there.size)] == wanted
+    executed = [max(c.executed_tick_of(k) if k < found.known.size else 0 for c in (*clocks, found)) for k in columns]
+    assert [found.executed_tick_of(k) for k in columns] == executed
+    entered = found.with_entry(column, 5)
+    for k in columns:
+        assert entered.tick_of(k) == max(found.tick_of(k), 5 * (k == column))
+        before = found.executed_tick_of(k) if k < entered.known.size else 0
+        assert entered.executed_tick_of(k) == max(before, 5 * (k == column))
+    assert all(part is not mine for mine in (c.known for c in clocks) for part in (found.known, entered.known))
 
 
 def test_a_release_of_its_cta_tells_another_one_that_agents_are_done_and_what_a_fence_released() -> None:
