@@ -74,9 +74,9 @@ class Tally:
         def share(amount: Expr) -> Expr:
             return ceil_div(amount * taken, BRANCH_PARTS)
 
-        for name in WORK:
+        for name in (name for name in WORK if not branch.work[name].same(0)):
             self.add(name, share(branch.work[name]))
-        for name in CHAIN:
+        for name in (name for name in CHAIN if not branch.chain[name].same(0)):
             self.wait(name, share(branch.chain[name]))
         self.in_flight_bytes = self.in_flight_bytes + share(branch.in_flight_bytes)
 

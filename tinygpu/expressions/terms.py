@@ -178,6 +178,9 @@ Operand: TypeAlias = "Expr | int"
 REMEMBERED = 1 << 15
 
 
+_integer = lru_cache(maxsize=REMEMBERED)(sympy.Integer)
+
+
 @lru_cache(maxsize=REMEMBERED)
 def _symbols(node: Any) -> frozenset[str]:
     return frozenset(s.name for s in node.free_symbols)
@@ -246,6 +249,8 @@ def _parts(node: Any) -> int:
 def node_of(value: object) -> Any:
     if isinstance(value, Expr):
         return value.sympy
+    if type(value) is int:
+        return _integer(value)
     if isinstance(value, bool):
         return sympy.true if value else sympy.false
     if isinstance(value, (int, np.integer)):

@@ -96,6 +96,16 @@ class Partition:
 
     def reduced(self, axis: int) -> Partition:
         """The partition of a tile whose extent along `axis` is 1: threads that differed there hold the same."""
+        if axis not in self._reduced:
+            self._reduced[axis] = self._without(axis)
+        return self._reduced[axis]
+
+    @cached_property
+    def _reduced(self) -> dict[int, Partition]:
+        """What `reduced` gave, by axis: rows of a tile are asked for time and again."""
+        return {}
+
+    def _without(self, axis: int) -> Partition:
         shape = tuple(expr(1) if a == axis else s for a, s in enumerate(self.shape))
         kept = self.layout.project({a: a for a in self.axes if a != axis})
         values = [(size, stride) for size, stride in kept[1].steps if isinstance(stride, Step)]
