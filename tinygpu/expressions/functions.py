@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -54,12 +55,17 @@ def rounded_up(quotient: Any) -> Any:
     return rest if rest != 0 and gone == terms else None
 
 
+@lru_cache(maxsize=65536)  # large expressions share most of their parts
+def _denominator(node: Any) -> int:
+    """The least common multiple of the denominators of all numbers in an expression."""
+    return int(node.q) if node.is_Rational else math.lcm(*map(_denominator, node.args))
+
+
 def integer_sides(relation: Any) -> tuple[Any, Any]:
     """The two sides of a sympy relation, both multiplied by what makes every coefficient an integer.
 
     sympy solves the conditions of nested cases and then writes 2*a < b as a < b/2.
     """
     left, right = relation.lhs, relation.rhs
-    rationals = (c for side in (left, right) for c in side.atoms(sympy.Rational))
-    scale = math.lcm(*(int(c.q) for c in rationals))
+    scale = math.lcm(_denominator(left), _denominator(right))
     return (left, right) if scale == 1 else (sympy.expand_mul(scale * left), sympy.expand_mul(scale * right))
