@@ -86,7 +86,7 @@ def _with_specials(
     missing = [np.isnan(o.value) & np.isnan(o.low) & np.isnan(o.high) for o in operands]
     shapes = [o.value.shape for o in operands]
     nan, anything = (_touches(function, shapes, masks, of_products, value.shape) for masks in (missing, loose))
-    if any(r is not None for r in radii):  # infinity times what may be zero
+    if of_products and len(operands) > 1 and any(r is not None for r in radii):  # infinity times what may be zero
         anything = anything | ~np.isfinite(value)
     return low, high, np.asarray((unknown | anything) & ~nan)
 

@@ -128,6 +128,21 @@ def test_special_values_become_what_numpy_makes_of_them(rows: int, columns: int,
         assert (missing == np.isnan(answer.value)).all()
 
 
+@given(st.integers(2, 40), st.integers(0, 2**32), st.sampled_from([np.inf, -np.inf]))
+@settings(max_examples=30)
+def test_one_infinite_term_makes_a_sum_infinite_however_others_round(terms: int, seed: int, infinite: float) -> None:
+    """Of finite terms that are rounded none makes anything else of it."""
+    x, y = drawn(3, terms, 1.0, seed)
+    rng = np.random.default_rng(seed)
+    x[1, rng.integers(terms)] = infinite
+    y = np.where(y == 0, np.float32(1), y)[:3]
+    answer = judged(lambda x, y: (x * y).sum(axis=1), x, y)
+    wanted = (x.astype(np.float64) * y).sum(axis=1)
+    assert answer.low[1] == answer.high[1] == wanted[1]
+    assert np.isfinite(answer.low[[0, 2]]).all()
+    assert inside(answer, wanted)
+
+
 def test_small_whole_numbers_have_no_error() -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-60, 60, s).astype(np.float64) for s in ((7, 500), (500, 9)))
