@@ -116,7 +116,10 @@ class AttentionAmpere(AttendsByWarps, Attention):
 
     warps, rows, bn, stages = Param(4, 8), Param(16, 32), Param(16, 32, 48, 64, 80, 96, 112, 128), Param(1, 2, 3)
     waits = Choice("for both", "for each")  # of keys and values
-    one_slot = Require(stages == 1, "keys and values have one slot each", only=(waits, "for each"))
+    one_slot = Require(
+        stages == 1, "keys and values have one slot each", only=(waits, "for each"), kind="dominance",
+        why="what does not run ahead is the same kernel, whatever the stages",
+    )  # fmt: skip
 
     def program(self, p: Tracer) -> None:
         self.attend(p)
