@@ -7,7 +7,9 @@ step over whole windows choose between them; the others, and all digits of the t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import add
+from typing import Any
 
 import sympy
 
@@ -98,5 +100,10 @@ def window_values(whole: Partition, part: Partition, begin: Sequence[int]) -> li
 
 def is_multiple(begin: Expr, extent: Expr) -> bool:
     """Whether a sum of multiples of indices and sizes is a multiple of an extent, by its form."""
-    terms = sympy.Add.make_args(begin.sympy.expand())
-    return all((term / extent.sympy).cancel().as_numer_denom()[1] == 1 for term in terms)
+    return _is_multiple(begin.sympy, extent.sympy)
+
+
+@lru_cache(maxsize=4096)  # values under one partition ask the same
+def _is_multiple(begin: Any, extent: Any) -> bool:
+    terms = sympy.Add.make_args(begin.expand())
+    return all((term / extent).cancel().as_numer_denom()[1] == 1 for term in terms)
