@@ -19,6 +19,8 @@ from tinygpu.language.machine import Machine
 from tinygpu.machines.attention_blackwell import AttentionBlackwell
 from tinygpu.machines.attention_hopper import AttentionHopper
 from tinygpu.machines.gradients import RmsNormBackward
+from tinygpu.machines.grouped_matmul_blackwell import GroupedMatmulBlackwell
+from tinygpu.machines.grouped_matmul_hopper import GroupedMatmulHopper
 from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_skinny_blackwell import MatmulSkinnyBlackwell
@@ -37,6 +39,8 @@ CASES: tuple[tuple[type[Machine], str, Mapping[str, int], bool], ...] = (
     (MatmulBlackwell, "b200", {"m": 4096, "n": 4096, "k": 4096}, False),
     (MatmulSkinnyBlackwell, "b200", {"m": 16, "n": 4096, "k": 4096}, False),
     (MatmulHopper, "h100", {"m": 4096, "n": 4096, "k": 4096}, False),
+    (GroupedMatmulBlackwell, "b200", {"m": 4096, "n": 4096, "k": 2048, "experts": 64}, False),
+    (GroupedMatmulHopper, "h100", {"m": 4096, "n": 4096, "k": 2048, "experts": 64}, False),
     (RmsNormBackward, "a100", {"m": 8192, "n": 8192}, False),
     (RmsNormBackward, "h100", {"m": 8192, "n": 8192}, False),
     (RowScan, "a100", {"m": 2000, "n": 5000}, False),

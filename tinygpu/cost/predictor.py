@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.cost.demand import Demand, TensorPath, Work
+from tinygpu.cost.demand import Chain, Demand, TensorPath, Work
 from tinygpu.cost.occupancy import Occupancy, occupancy
 from tinygpu.cost.rates import Rates, Times, highest
 from tinygpu.cost.turns import in_turns
@@ -206,6 +206,10 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     # What holds its place until it was used has its use in the time until it comes (`Rates.reads_s`).
     waits = (np.asarray(demand.prefetch_iterations) == 0) & (np.asarray(demand.held) == 0)
     persistent = np.asarray(demand.persistent) > 0
+    # Which tile it has, every role of a persistent CTA looks up for each, before its rounds.
+    before, trips = demand.prologue.chain, np.asarray(demand.prologue.chain.global_loads) - 1
+    looked_up = Chain(global_loads=np.maximum(trips, 0), smem_loads=before.smem_loads)
+    looks_s = np.where(persistent & comes_ahead & (trips > 0), rates.chain_s(looked_up, memory), 0)
     turns = np.asarray(demand.turns)
     dram_whole_s = dram_s[0] + dram_s[1] + dram_s[2]
 
@@ -221,12 +225,13 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         moved_s = np.maximum(reads_s, whole.busiest_s)
         # Which tile is next it asks where it begins one: a tile takes as long as the answer at least.
         moved_s = np.maximum(moved_s, rates.answer_s(demand))
-        tile_s = np.maximum(np.maximum(used_s, (used_s + alone[2]) / turns), moved_s)
+        rounds_s = looks_s + used_s
+        tile_s = np.maximum(np.maximum(rounds_s, (rounds_s + alone[2]) / turns), moved_s)
         tile_s = np.maximum(tile_s, np.asarray(demand.one_stores) * alone[2])
         # The last tile is stored behind its loop, whose data have come by then: ahead of time only as far as tiles
         # before it took longer than their data.
         ahead_s = full * np.maximum(tile_s - reads_s, 0)
-        last_tile_s = np.maximum(np.maximum(used_s, alone[1] - ahead_s) + alone[2], whole.busiest_s)
+        last_tile_s = np.maximum(np.maximum(rounds_s, alone[1] - ahead_s) + alone[2], whole.busiest_s)
         last_tile_s = np.maximum(last_tile_s, rates.answer_s(demand))
         lone_s = np.where(persistent, tile_s, alone[0] + alone[1] + alone[2])
         return _Alone((alone[0], alone[1], alone[2]), reads_s, tile_s, last_tile_s, lone_s)

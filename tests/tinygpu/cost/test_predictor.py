@@ -106,7 +106,7 @@ def test_more_bytes_under_way_are_never_slower(name: str, demand: Demand, more: 
 def test_data_that_come_ahead_do_not_wait_for_what_rounds_store(name: str, demand: Demand, sectors: int) -> None:
     """Loads of a round that nothing runs ahead of queue up behind the stores of the round before."""
     gpu = device(name)
-    demand = replace(demand, persistent=0, dram_bytes_written=0)
+    demand = replace(demand, persistent=0, held=0, dram_bytes_written=0)
 
     def reads_s(prefetch: int, written: int) -> float:
         work = Work(sectors_read=sectors, sectors_written=written)
@@ -118,6 +118,20 @@ def test_data_that_come_ahead_do_not_wait_for_what_rounds_store(name: str, deman
 
     assert reads_s(1, 1 << 20) == reads_s(1, 0)
     assert reads_s(0, 1 << 20) > reads_s(0, 0)
+
+
+@settings(max_examples=100)
+@given(ampere_or_later, st.integers(1, 8), st.integers(2, 40))
+def test_a_persistent_cta_looks_up_every_tile(name: str, trips: int, tiles: int) -> None:
+    gpu = device(name)
+    looking = Demand(
+        ctas=tiles * gpu.sm_count, threads_per_cta=128, registers_per_thread=32, persistent=1,
+        smem_bytes_per_cta=gpu.max_smem_bytes_per_block,  # one CTA on an SM
+        iterations=1, iteration=Phase(Work(sectors_read=1)), prefetch_iterations=1, bytes_in_flight_per_cta=32,
+        prologue=Phase(chain=Chain(global_loads=1 + trips)),  # and the first data
+    )  # fmt: skip
+    nearest_s = gpu.number("lat_l2_hit_near") / (gpu.number("boost_clock_mhz") * 1e6)
+    assert float(predict(gpu, looking).seconds) >= tiles * trips * nearest_s
 
 
 @settings(max_examples=100)
