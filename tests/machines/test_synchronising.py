@@ -140,9 +140,29 @@ SUBJECTS = {
             ("weigher0", BEFORE): 2, ("weigher0", STORED): 2,
         },
     ),
+    "corrected": Subject(
+        AttentionBlackwell, HEAD | {"s": 300},
+        ATTENTION | {"issued": "values first", "corrects": "a role", "scaled": "where it grew"},
+        {
+            ("multiplier", AFTER): 6,  # as above
+            # Cells of which nothing is read or written are handed on at once, with both fences and a meeting (2); the
+            # lanes have met at tcgen05.wait, and touch no memory from there (2).
+            ("weigher0", MET): 4, ("weigher0", AFTER): 2, ("weigher0", BEFORE): 2,
+            # Scores come when sums were corrected, by factors that were taken before.
+            ("weigher0", WAIT): 1,
+            # Handed on at once (2); scores, which come behind sums that were waited for, and are left alone (1). Sums
+            # that were read are written by products that wait for weights, with a fence there (1).
+            ("corrector", AFTER): 3, ("corrector", BEFORE): 3, ("corrector", WAIT): 1,
+            # Handed on at once (2); at bar.sync or tcgen05.wait the lanes have met since they read factors (2), or sums
+            # (2).
+            ("corrector", MET): 6,
+            ("corrector", STORED): 1,  # as above
+        },
+    ),
 }  # fmt: skip
-# One of pairs and one alone, one of each format; the others are slower than they are different.
-OFTEN = [pytest.param(name, marks=pytest.mark.slow) if name in ("mx", "nvfp4 of pairs") else name for name in SUBJECTS]
+# Of scales one of pairs and one alone, one of each format; the others take longer than they are different.
+SELDOM = ("mx", "nvfp4 of pairs", "corrected")
+OFTEN = [pytest.param(name, marks=pytest.mark.slow) if name in SELDOM else name for name in SUBJECTS]
 
 
 @cache
