@@ -48,7 +48,7 @@ def parts_of(q: Any, k: Any, v: Any, lengths: Any, scale: Any, c: int, chunk: in
         keys, values = (x[:, :, begin : first + chunk].astype(np.float32) for x in (k, v))
         seen = (np.arange(keys.shape[2]) < lengths[:, None] - first)[:, None, None]
         w = np.where(seen, np.einsum("bhrd,bhtd->bhrt", q.astype(np.float32), keys) * scale, NOTHING_YET)
-        top = w.max(axis=3)
+        top = w.max(axis=3, initial=NOTHING_YET)  # of scores of minus infinity alone there is nothing yet
         e = np.where(seen, np.exp(w - top[..., None]), 0)
         o = np.einsum("bhrt,bhtd->bhrd", e.astype(q.dtype).astype(np.float32), values)
         found.append((o, top, e.sum(axis=3)))
