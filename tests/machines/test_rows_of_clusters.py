@@ -42,7 +42,11 @@ def test_clusters_give_what_the_reference_gives(
 ) -> None:
     problem = machine.problem(**{"m": 3, columns: n}, options=options)
     space = build_space(machine, problem, device("h100"))
-    for point in space.space.restrict(shared).sample(2, np.random.default_rng(n)):
+    found = space.space.restrict(shared)
+    if (machine, n) == (Matvec, 1):  # CTAs share rows only where each has rounds of its own
+        assert not found.size
+        return
+    for point in found.sample(2, np.random.default_rng(n)):
         kernel = build(space.program(point), problem, point, SolverCache()).kernel
         assert kernel.cluster[1] > 1 or kernel.cluster[0] > 1
         verification = verify(kernel, machine, problem)

@@ -23,8 +23,7 @@ def schedule(program: Program) -> Program:
     made = replace(program, body=_merge_roles(program, program.body))
     for s in walk(made.body):
         if isinstance(s, n.InRole):
-            produced = {f.pipeline for f in walk(s.body) if isinstance(f, n.Produce)}
-            own = frozenset(produced & consumed_by(program, s.role))
+            own = _slots_of(program, s.role, n.Produce) & consumed_by(program, s.role)
             if left := _check_pairs(program, s.body, own, frozenset(), ""):
                 raise _unpaired(program, min(left), "")
         for inner in s.children:
@@ -90,8 +89,13 @@ def _merge_roles(program: Program, body: tuple[n.Statement, ...]) -> tuple[n.Sta
 
 def consumed_by(program: Program, role: str) -> frozenset[str]:
     """The pipelines that a role consumes."""
+    return _slots_of(program, role, n.Consume)
+
+
+def _slots_of(program: Program, role: str, kind: type[n.InSlot]) -> frozenset[str]:
+    """The pipelines of which a role has slots of a kind."""
     mine = [s for s in walk(program.body) if isinstance(s, n.InRole) and s.role == role]
-    return frozenset(d.pipeline for s in mine for d in walk(s.body) if isinstance(d, n.Consume))
+    return frozenset(d.pipeline for s in mine for d in walk(s.body) if isinstance(d, kind))
 
 
 def _interleave(program: Program, body: tuple[n.Statement, ...], consumed: frozenset[str]) -> tuple[n.Statement, ...]:

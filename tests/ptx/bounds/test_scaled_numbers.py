@@ -44,7 +44,8 @@ def test_ldexp_is_a_product_with_a_power_of_two(rounding: Rounding, exponents: l
         found, product = np.ldexp(factor, of(powers, rounding)), factor * np.ldexp(1.0, powers)
         for name in ("value", "low", "high"):
             assert np.array_equal(getattr(found.enclosure, name), getattr(product.enclosure, name))
-        assert found.enclosure.marks == product.enclosure.marks
+        # a product asks first whether whole numbers of the smallest power are kept, and may tell that they are not
+        assert found.enclosure.marks <= product.enclosure.marks <= {"outgrown"}
     assert np.ldexp(1.0, of(powers, rounding)).enclosure.exact
 
 

@@ -279,6 +279,7 @@ A, B = n.Consume("a", (n.Produce("b", ()),)), n.Consume("b", (n.Produce("a", ())
 @settings(max_examples=300)
 @example((n.Produce("a", ()), loop("i", A, mark("x"), B), n.Consume("a", ())))
 @example((n.Produce("a", ()), loop("i", mark("x"), n.Produce("a", ()), n.Consume("a", ())), n.Consume("a", ())))
+@example((n.Consume("a", ()), loop("i", mark("x"), n.Produce("a", ()), n.Consume("a", ()))))
 @given(in_order())
 def test_slots_are_in_turn_however_many_rounds_loops_have(body: tuple[n.Statement, ...]) -> None:
     """A slot may be full where a round begins, if it is full where the round ends."""
