@@ -60,15 +60,19 @@ def test_slabs_with_the_same_scales_are_multiplied_as_one(
     what = InstructionDescriptor(
         kind[0], m, n, k, "e2m1", "e2m1", "f32", scale_type="ue8m0", sfa_id=first, sfb_id=first
     )
-    call = Call(form, what, layout, 0, 0, None, SFA, SFB, 0, enable, 0, (0,) * group, None)
+    told: list[str] = []
+    call = Call(form, what, layout, 0, 0, None, SFA, SFB, 0, enable, 0, (0,) * group, None, told.append)
     rows = rows_per_cta(layout)
     a = [Part(rng.integers(-3, 4, (rows, k)) * 1.0, rng.integers(20, size=rows) == 0) for _ in range(group)]
     b = [Part(rng.integers(-3, 4, (n // group, k)) * 1.0, np.zeros(n // group, np.bool_)) for _ in range(group)]
     together, apart = ([memory(np.random.default_rng(seed + q), same, unknown) for q in range(group)] for _ in "12")
     carry_out(call, together, a, b)  # type: ignore[arg-type]
+    told_together = set(told)
+    told.clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Call, "steps", lambda call, memory: call.slabs)
         carry_out(call, apart, a, b)  # type: ignore[arg-type]
+    assert set(told) == told_together
     for one, other in zip(together, apart, strict=True):
         assert np.array_equal(one.cells, other.cells)
         assert np.array_equal(one.undefined, other.undefined)
