@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from tinygpu.cost.counting import count
 from tinygpu.cost.demand import Demand
 from tinygpu.devices import device
 from tinygpu.expressions import expr
@@ -40,7 +41,8 @@ def issued(space: MachineSpace, point: dict[str, int | str]) -> int:
     """Warp instructions of the whole launch, as they are counted."""
     index = space.structure_index(point)
     values = {**space.environment, **{a: int(point[a]) for a in space.traces[index].axes}}
-    d: Demand = space.counts(index).demand(values, space.device)
+    counts = count(space.traces[index].program, tuple(space.machine.heuristics))  # anew: what spaces count is kept
+    d: Demand = counts.demand(values, space.device)
     return int(np.asarray(d.ctas) * np.asarray(d.total.warp_instructions))
 
 

@@ -92,8 +92,10 @@ def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
         if d.turns == 1:
             assert d.smem_bytes_per_cta == place(filled, {}).asked_bytes
         # of the last tile, which ends at the tensor's, every tile has its share
-        rows, columns = min(bm, -(-m // tiles[0])), min(bn, -(-n // tiles[1]))
-        panels = {"row_panel_bytes": rows * k * 2, "column_panel_bytes": columns * k * 2}
+        rows, columns = min(bm * tiles[0], m), min(bn * tiles[1], n)
+        panels = {
+            "row_panel_bytes": -(-rows * k * 2 // tiles[0]), "column_panel_bytes": -(-columns * k * 2 // tiles[1]),
+        }  # fmt: skip
         counts = space.counts(space.structure_index(point))
         told = {**panels, "tile_bytes": bm * bn * 2, "group": int(filled.grid.raster)}
         told |= {f"tiles{axis}": tile for axis, tile in enumerate(tiles)}
