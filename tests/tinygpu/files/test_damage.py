@@ -275,6 +275,7 @@ OTHERS = {
     "tinygpu.ptx.cards.__main__": "its own files",
     "tinygpu.ptx.cards.blackwell": "the page that it has written before",
     "tinygpu.ptx.cards.fragments": "its own files",
+    "tinygpu.ptx.cards.whole_kernel": "a listing that the page shows; it reads nothing",
     "tinygpu.ptx.calibration.page": "a page of the documents",
     "tinygpu.ptx.measuring.subject": "answers in a temporary folder of the same run",
     "tinygpu.ptx.runtime.driver": "lines of its own child",

@@ -182,7 +182,7 @@ def wrong_ways(seed: int, emulated: bool) -> list[str]:
         runs = [interpret(program, arrays, {}, {})]
         if emulated:
             found = tg.emulate(tg.emit(space, point), *arrays.values())
-            runs.append(found if isinstance(found, dict) else dict.fromkeys(right, found))
+            runs.append(dict(zip(right, found if isinstance(found, tuple) else (found,), strict=True)))
         if any(not np.array_equal(run[name], right[name]) for run in runs for name in right):
             wrong.append(f"seed {seed}, {steps}, {point}")
         loads = [s for s in walk(program.body) if isinstance(s, n.Load)]
