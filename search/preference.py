@@ -34,6 +34,8 @@ HIDDEN_SHARE = 5e-3
 CLUSTER_SHARE = 2e-3
 # For all SMs that have no CTA: what a single SM can draw from L2 is not known, and theirs is lost.
 IDLE_SHARE = 1e-2
+# Where groups of warps take turns at tiles, and no CTA has a second one: turns hide nothing then.
+LONE_TURN_SHARE = 1e-2
 # Of the time of DRAM if L2 kept nothing from one wave of CTAs to the next.
 REFETCH_SHARE = 1e-4
 # Of the time in which data would come with so much of it under way at a time, which work hides: data that comes late
@@ -46,7 +48,10 @@ WAITS_SHARE = 2e-2
 # Of what rounds wait for in series while products hide it: each hands a slot over, and longer rounds do so less often.
 HANDOVERS_SHARE = 1e-2
 # Where CTAs share tiles: that they wait for each other, and what they leave in L2, is worth it only where it shows.
-SHARED_SHARE = 2e-2
+SHARED_SHARE = 3e-3
+# Where they share the rounds of all tiles evenly, though there are more tiles than CTAs: tiles begin anywhere in k, so
+# that neighbours no longer have the same operands at the same time, which the model does not know.
+EVEN_SHARE = 2e-2
 # For each doubling of the persistent CTAs of an SM whose roles overlap by themselves: each has a ring of its own, half
 # as deep, and nothing orders their turns at the tensor cores.
 CROWDED_SHARE = 1e-2
@@ -74,7 +79,9 @@ def strain(
     refetch_s: Any,
     idle: Any = 0.0,
     shared: Any = False,
+    even: Any = False,
     persistent_roles: bool = False,
+    turns: Any = 1,
 ) -> NDArray[np.float64]:
     """Seconds that are added to the predicted ones to choose; never negative, and infinite where the launch is refused.
 
@@ -84,8 +91,10 @@ def strain(
     refetch_s   seconds of DRAM if L2 kept nothing from one wave to the next
     idle        share of the SMs that never have a CTA
     shared      whether CTAs share tiles
+    even        whether they share rounds evenly
     persistent_roles
                 whether CTAs take tile after tile, with a role for each of what they do
+    turns       tiles that a CTA works on at a time
     """
     seconds = prediction.seconds
     hidden_s = sum(np.asarray(busy) for busy in prediction.busy_s.values())
@@ -95,6 +104,8 @@ def strain(
         + REGISTERS_SHARE * np.asarray(registers) / 255
         + SMEM_SHARE * np.asarray(smem_share)
         + SHARED_SHARE * np.asarray(shared)
+        + EVEN_SHARE * np.asarray(even)
+        + LONE_TURN_SHARE * ((np.asarray(turns) > 1) & (np.asarray(prediction.waves) <= 1))
         + CROWDED_SHARE * persistent_roles * np.log2(np.maximum(prediction.occupancy.ctas_per_sm, 1))
     )
     waits_s = prediction.latency_s + prediction.tail_s
@@ -223,8 +234,8 @@ def strain_at(space: MachineSpace, point: Point, prediction: Prediction) -> floa
 def strain_of(device: Device, found: Counted, prediction: Prediction) -> NDArray[np.float64]:
     """The strain of candidates of one structure, given what was counted of them and their prediction."""
     even = np.asarray(found["even"]) > 0
-    # CTAs that share rounds are as many as fit
-    busy = np.where(even, device.sms_of_clusters(found["cluster"]), found["ctas"])
+    # CTAs that share rounds are as many as fit; those of a cluster that have a tile beyond the last one do nothing
+    busy = np.where(even, device.sms_of_clusters(found["cluster"]), found["working"])
     program = found.counts.program
     return strain(
         prediction,
@@ -234,5 +245,7 @@ def strain_of(device: Device, found: Counted, prediction: Prediction) -> NDArray
         found.refetched_bytes(device) / device.dram_bytes_per_s,
         np.maximum(1 - busy / device.sm_count, 0),
         even | (np.asarray(found["slices"]) > 1),
+        even,
         len(program.roles) > 1 and program.grid.scheduler.persistent,
+        found["turns"],
     )

@@ -211,14 +211,16 @@ class _Counter:
     def named(self) -> dict[str, Expr]:
         p = self.program
         tiles = [a.filled for a in p.grid.axes]
-        ctas = p.grid.scheduler.slices
+        ctas = working = p.grid.scheduler.slices
         for a in p.grid.axes:
+            working = working * a.filled
             # where clusters do not divide the tiles, some of their CTAs have a tile beyond the last one; of groups,
             # those that have no elements leave at once
             ctas = ctas * (a.clusters * a.cluster if a.groups.same(1) else a.filled)
         iteration = self.phases["iteration"]
         out = {
             "ctas": ctas,
+            "working": working,
             "cluster": p.grid.cluster,
             "slices": p.grid.scheduler.slices,
             "threads": self.operations.threads,

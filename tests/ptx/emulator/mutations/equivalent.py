@@ -25,6 +25,7 @@ TWICE = "it stands twice in a row: either of the two is enough"
 NOTHING_NEW = "nothing was committed or copied since the wait and the barrier before it"
 JOINS_NEXT = "its copies join the next group, and each wait asks for both or for neither"
 OTHER_BUFFER = "what is still being copied lies in a stage that nobody touches any more"
+OWN_COPIES = "every thread reads what it has copied itself, and fills the slot itself that it has read"
 OWN = "the same thread wrote, updated and reads the word: only one lane of one warp is concerned"
 BARRIER = "a barrier of the CTA orders this access and every conflicting one"
 COPIES = "its copies arrive by themselves; what the thread itself accessed is ordered by its other arrivals"
@@ -97,6 +98,10 @@ _STREAM_K = {
     **{f"strong access made plain {n}": ORDERED for n in range(8)},
 }  # fmt: skip
 EQUIVALENT: Mapping[str, Mapping[str, str]] = {
+    "machine rms_norm_backward 0": {"barrier 0": OWN_COPIES},
+    "machine layer_norm_backward 0": {"barrier 0": OWN_COPIES},
+    "machine row_scan 0": {"barrier 0": OWN_COPIES},
+    "machine long_scan 0": {"warp barrier 0": MEET_ANYWAY},
     "machine matmul_hopper 1": {
         "fence of mbarrier.init 0": REDUNDANT, "cluster barrier's order 0": REDUNDANT,
         "cluster barrier's order 1": STAYS,

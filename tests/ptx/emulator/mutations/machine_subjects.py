@@ -50,8 +50,12 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
     "quantise_fp4": ("a100", (({"m": 9, "n": 300}, {}),)),
     "dequantise": ("a100", (({"m": 9, "n": 300}, {}),)),
     "top_k": ("a100", (({"m": 9, "n": 40, "k": 3}, {}),)),
-    "rms_norm_backward": ("a100", (({"m": 37, "n": 101}, {"rounds": 4}),)),
-    "layer_norm_backward": ("a100", (({"m": 37, "n": 101}, {"rounds": 4}),)),
+    # rows fill a tile, so that every sum is left to memory
+    "rms_norm_backward": ("a100", (({"m": 37, "n": 256}, {"rounds": 4, "across": 64, "vector": 2, "step": 2}),)),
+    "layer_norm_backward": ("a100", (({"m": 37, "n": 256}, {"rounds": 4, "across": 64, "vector": 2, "step": 2}),)),
+    "row_scan": ("a100", (({"m": 9, "n": 1300}, {"ahead": "tiles in shared memory", "stages": 3, "step": 1}),)),
+    # more tiles of a row than a warp looks back at together
+    "long_scan": ("a100", (({"m": 2, "n": 4800}, {"warps": 1, "across": 32, "vector": 4, "step": 1}),)),
     "gated_matmul": ("a100", (({"m": 32, "n": 48, "k": 200}, {"bm": 16, "bn": 32, "bk": 32}),)),
     "axpby": ("a100", (({"n": 333}, {}),)),
     "bias_relu": ("a100", (({"m": 37, "n": 101}, {}),)),
