@@ -14,19 +14,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tinygpu.language.instruction import ChunkCopy, Completion, RowCopy
+from tinygpu.language.instruction import CellCopy, ChunkCopy, Completion, RowCopy
 from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
 
 
 @dataclass(frozen=True, eq=False)
-class Tcgen05Cp(ChunkCopy):
-    """tcgen05.cp.cta_group::1.32x128b.warpx4: each of the four warps of lanes gets the 32 rows of a chunk."""
+class Copied(CellCopy):
+    """What all forms of tcgen05.cp have in common: the GPUs that have it, and that a commit completes it."""
 
     target: ClassVar[int] = 100
     only: ClassVar[tuple[int, ...]] = (100, 103)
     isa: ClassVar[tuple[int, int]] = (8, 6)
     completion: ClassVar[Completion] = "tcgen05 commit"
     source: ClassVar[str] = "PTX ISA, tcgen05.cp; matrix descriptor"
+
+
+@dataclass(frozen=True, eq=False)
+class Tcgen05Cp(Copied, ChunkCopy):
+    """tcgen05.cp.cta_group::1.32x128b.warpx4: each of the four warps of lanes gets the 32 rows of a chunk."""
 
     @property
     def label(self) -> str:
@@ -55,14 +60,8 @@ class Tcgen05CpPair(Tcgen05Cp):
 
 
 @dataclass(frozen=True, eq=False)
-class Tcgen05CpRows(RowCopy):
+class Tcgen05CpRows(Copied, RowCopy):
     """tcgen05.cp.cta_group::1.128x256b: 32 bytes of each of 128 rows go to eight columns, row r to lane r."""
-
-    target: ClassVar[int] = 100
-    only: ClassVar[tuple[int, ...]] = (100, 103)
-    isa: ClassVar[tuple[int, int]] = (8, 6)
-    completion: ClassVar[Completion] = "tcgen05 commit"
-    source: ClassVar[str] = "PTX ISA, tcgen05.cp; matrix descriptor"
 
     @property
     def label(self) -> str:

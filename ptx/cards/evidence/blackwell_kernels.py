@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, ALLOCATE, BEFORE, FREE, Frame, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, ALLOCATE, BEFORE, COMMIT, FREE, Frame, waited
 from tinygpu.ptx.cards.specimen import WRONG_VALUES, Field, FieldMap, Specimen, Twin
 from tinygpu.ptx.emulator.units.tensor_memory_maps import COPY_SHAPES
 from tinygpu.ptx.runtime.narrow import unpacked
 
-_COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r12];"
+_COMMIT = COMMIT.format("%r12")
 _WORDS = (Field("x", "f32", 4), Field("out", "f32", 4, "out"))
 _SAME_ROWS = "st.global.v4.b32 [%out], {%r0, %r1, %r2, %r3};"
 # Rows of 16 bytes without a swizzle: eight rows, 128 bytes, to a stride.

@@ -14,8 +14,7 @@ from tinygpu.expressions import Expr, expr, symbol
 from tinygpu.language import SMEM, TMEM
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, Frame, waited
-from tinygpu.ptx.cards.evidence.wgmma_kernels import fragments
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, Frame, told_and_read
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
@@ -29,7 +28,6 @@ from tinygpu.ptx.cards.specimen import (
 )
 from tinygpu.ptx.isa.tcgen05_cp import Tcgen05Cp
 
-COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{}];"
 PROXY = "fence.proxy.async.shared::cta;"
 CHUNK = 512  # bytes of 32 rows of 16
 
@@ -73,11 +71,7 @@ def specimen(
     lines = ["ld.global.b32 %r0, [%x];", "shl.b32 %r1, %t, 2;", "add.u32 %r1, %r1, %s;", "st.shared.b32 [%r1], %r0;"]
     lines += [proxy, *frame.begin(), "@%p1 bra $issued;", *described("%d0", 10, 0, apart)]
     lines += [f"add.u32 %r12, %r8, {lane << 16};", Tcgen05Cp().statement("[%r12]", "%d0")]
-    lines += [f"add.u32 %r12, %s, {frame.at};", commit.format("%r12"), "$issued:"]
-    lines += [*waited(frame.at)] if commit else ["bar.sync 0;"]
-    loaded = ", ".join(d)
-    lines += [after, f"tcgen05.ld.sync.aligned.32x32b.x4.b32 {{{loaded}}}, [%r9+{columns - 4}];"]
-    lines += ["tcgen05.wait::ld.sync.aligned;", *fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
+    lines += told_and_read(frame, "%r12", f"%r9+{columns - 4}", d, commit, after)
 
     def meaning(x: Any) -> Any:
         return np.tile(np.asarray(x).reshape(32, 4), (4, 1))

@@ -12,8 +12,7 @@ from tinygpu.expressions import expr
 from tinygpu.language import TMEM
 from tinygpu.language.instruction import ROW_BYTES
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, Frame, waited
-from tinygpu.ptx.cards.evidence.wgmma_kernels import fragments
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, Frame, told_and_read
 from tinygpu.ptx.cards.specimen import (
     COLUMNS,
     ROWS,
@@ -31,7 +30,6 @@ from tinygpu.ptx.cards.specimen import (
 )
 from tinygpu.ptx.isa.tcgen05_cp import Tcgen05CpRows
 
-COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{}];"
 LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%s], [%x_map, {0, 0}]"
 SWIZZLE = 64
 CELLS = ROW_BYTES // 4
@@ -83,10 +81,7 @@ def specimen(
         lines += [f"mov.b64 %d0, {{%r{free}, %r{free + 1}}};"]
         lines += [f"add.u32 %r{free}, %r{words}, {(lane << 16) + number * steps[0]};"]
         lines += [instruction.statement(f"[%r{free}]", "%d0")]
-    lines += [f"add.u32 %r{free}, %s, {frame.at};", commit.format(f"%r{free}"), "$issued:"]
-    lines += [*waited(frame.at)] if commit else ["bar.sync 0;"]
-    lines += [after, f"tcgen05.ld.sync.aligned.32x32b.x{words}.b32 {{{', '.join(d)}}}, [%r{words + 1}];"]
-    lines += ["tcgen05.wait::ld.sync.aligned;", *fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
+    lines += told_and_read(frame, f"%r{free}", f"%r{words + 1}", d, commit, after)
 
     def meaning(x: Any) -> Any:
         return x

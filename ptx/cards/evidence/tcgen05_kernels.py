@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from tinygpu.layouts.layout import Layout
-from tinygpu.ptx.cards.evidence.wgmma_kernels import Image
+from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments
 from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
 
 BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", "tcgen05.fence::after_thread_sync;"
 ALLOCATE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s+{}], {};"
 MEET = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
+COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{}];"
 # A commit of a pair, which arrives in both: the register %h1 has their mask.
 COMMIT_OF_PAIR = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [{}], %h1;"
 FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 {}, {};"
@@ -107,6 +108,27 @@ def waited(at: int) -> Iterator[str]:
     yield "$wait:"
     yield f"mbarrier.try_wait.parity.shared::cta.b64 %p4, [%s+{at}], 0;"
     yield "@!%p4 bra $wait;"
+
+
+def told_and_read(
+    frame: Frame, scratch: str, cells: str, held: list[str], commit: str, after: str
+) -> Iterator[str]:
+    """The issuing thread commits; all wait, and each stores the words that its lane has.
+
+    scratch  a register that is free
+    cells    address of the words of a warp's lanes
+    held     registers that they come to
+    commit   of the barrier `{}`; "" where the copies are told of by none, and the threads only meet
+    after    the fence behind the wait
+    """
+    yield f"add.u32 {scratch}, %s, {frame.at};"
+    yield from (commit.format(scratch), "$issued:")
+    yield from waited(frame.at) if commit else ("bar.sync 0;",)
+    yield after
+    yield f"tcgen05.ld.sync.aligned.32x32b.x{len(held)}.b32 {{{', '.join(held)}}}, [{cells}];"
+    yield "tcgen05.wait::ld.sync.aligned;"
+    yield from fragments("st.global.v4.b32 [%out{1}], {0};", held)
+    yield from frame.end()
 
 
 def loaded(ld: Tcgen05Ld, registers: Sequence[str], address: str, columns: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import symbol
 from tinygpu.language.data_paths import columns_taken
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, FREE, Frame, described, held_of, loaded, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, FREE, Frame, described, held_of, loaded, waited
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments, right_factor, right_operand
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
@@ -30,8 +30,6 @@ from tinygpu.ptx.cards.specimen import (
 from tinygpu.ptx.isa.shared_operands import K_BYTES, MOST_COLUMNS
 from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import KINDS, Tcgen05Mma
-
-_COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{}];"
 
 
 def variants() -> Iterator[Variant]:
@@ -57,7 +55,7 @@ def specimen(
     said: int = 0,
     proxy: str = "fence.proxy.async.shared::cta;",
     begins: str = "setp.ne.u32 %p3, 0, 0;",
-    commit: str = _COMMIT,
+    commit: str = COMMIT,
     after: str = AFTER,
     overwrites: str = "",
     free: str = FREE,

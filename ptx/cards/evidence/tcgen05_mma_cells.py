@@ -13,7 +13,7 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language import TMEM
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, BEFORE, Frame, described, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, BEFORE, COMMIT, Frame, described, waited
 from tinygpu.ptx.cards.evidence.wgmma_kernels import fragments, right_factor, right_operand
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
@@ -33,7 +33,6 @@ from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells
 
 WORDS = K_BYTES // 4  # columns of a that one instruction multiplies
 WAIT = "tcgen05.wait::st.sync.aligned;"
-COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{}];"
 
 
 def variants() -> Iterator[Variant]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
-from tinygpu.ptx.cards.evidence.tcgen05_cp import CHUNK, COMMIT, PROXY
+from tinygpu.ptx.cards.evidence.tcgen05_cp import CHUNK, PROXY
 from tinygpu.ptx.cards.evidence.tcgen05_cp import described as described_chunk
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, Frame, described, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, Frame, described, waited
 from tinygpu.ptx.cards.evidence.tcgen05_mma import unpadded
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments
 from tinygpu.ptx.cards.specimen import (

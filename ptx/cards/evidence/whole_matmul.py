@@ -15,7 +15,19 @@ import numpy as np
 from tinygpu.ptx.cards.specimen import Field, FieldMap, Specimen
 
 _STAGES = 98304
-_BODY = """
+# What several roles say: %p is whether there is another round, or another tile.
+_NEXT_ROUND = """add.u32 %stage, %stage, 1;
+setp.eq.u32 %p, %stage, 3;
+@%p mov.u32 %stage, 0;
+@%p xor.b32 %phase, %phase, 1;
+add.u32 %round, %round, 1;
+setp.lt.u32 %p, %round, 4;"""
+_NEXT_SLOT = """xor.b32 %slot, %slot, 1;
+setp.eq.u32 %p, %slot, 0;
+@%p xor.b32 %turn, %turn, 1;"""
+_NEXT_TILE = """add.u32 %tile, %tile, 1;
+setp.lt.u32 %p, %tile, 3;"""
+_ROLES = """
 .reg .b32 %w, %lane, %bars, %columns, %stage, %phase, %slot, %turn, %round, %tile;
 .reg .b32 %full, %empty, %sums, %to, %k, %rows, %cells, %column, %low, %high;
 .reg .b64 %row, %a_at, %b_at;
@@ -79,15 +91,9 @@ shl.b32 %k, %round, 6;
 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%to], [%a_map, {%k, %rows}], [%full];
 add.u32 %to, %to, 16384;
 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%to], [%b_map, {%k, 0}], [%full];
-add.u32 %stage, %stage, 1;
-setp.eq.u32 %p, %stage, 3;
-@%p mov.u32 %stage, 0;
-@%p xor.b32 %phase, %phase, 1;
-add.u32 %round, %round, 1;
-setp.lt.u32 %p, %round, 4;
+NEXT_ROUND
 @%p bra $load_round;
-add.u32 %tile, %tile, 1;
-setp.lt.u32 %p, %tile, 3;
+NEXT_TILE
 @%p bra $load_tile;
 bra $end;
 // ---- multiplier: one thread of warp 1
@@ -131,20 +137,12 @@ add.u64 %b_at, %b_at, 2;
 tcgen05.mma.cta_group::1.kind::f16 [%cells], %a_at, %b_at, 0x08200010, %add;
 add.u32 %empty, %full, 24;
 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%empty];
-add.u32 %stage, %stage, 1;
-setp.eq.u32 %p, %stage, 3;
-@%p mov.u32 %stage, 0;
-@%p xor.b32 %phase, %phase, 1;
-add.u32 %round, %round, 1;
-setp.lt.u32 %p, %round, 4;
+NEXT_ROUND
 @%p bra $sum_round;
 add.u32 %sums, %sums, 48;
 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%sums];
-xor.b32 %slot, %slot, 1;
-setp.eq.u32 %p, %slot, 0;
-@%p xor.b32 %turn, %turn, 1;
-add.u32 %tile, %tile, 1;
-setp.lt.u32 %p, %tile, 3;
+NEXT_SLOT
+NEXT_TILE
 @%p bra $sum_tile;
 bra $end;
 // ---- epilogue: warp w reads lanes 32 (w % 4) to 32 (w % 4) + 31, a row of sums to each thread
@@ -183,11 +181,8 @@ tcgen05.fence::before_thread_sync;
 bar.warp.sync -1;
 setp.eq.u32 %p, %lane, 0;
 @%p mbarrier.arrive.shared::cta.b64 _, [%sums+64];
-xor.b32 %slot, %slot, 1;
-setp.eq.u32 %p, %slot, 0;
-@%p xor.b32 %turn, %turn, 1;
-add.u32 %tile, %tile, 1;
-setp.lt.u32 %p, %tile, 3;
+NEXT_SLOT
+NEXT_TILE
 @%p bra $read_tile;
 // ---- all are done: the warp that allocated frees
 $end:
@@ -199,7 +194,11 @@ setp.ne.u32 %p, %w, 2;
 @%p bra $freed;
 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %columns, 256;
 $freed:
-""".replace("SIXTEEN", f"{{{', '.join(f'%v{i}' for i in range(16))}}}")
+"""
+_SAID_ONCE = (
+    ("SIXTEEN", f"{{{', '.join(f'%v{i}' for i in range(16))}}}"),
+    ("NEXT_ROUND", _NEXT_ROUND), ("NEXT_SLOT", _NEXT_SLOT), ("NEXT_TILE", _NEXT_TILE),
+)  # fmt: skip
 
 
 def edited(text: str, *edits: tuple[str, str]) -> str:
@@ -209,6 +208,9 @@ def edited(text: str, *edits: tuple[str, str]) -> str:
             raise ValueError(f"the kernel does not say {old!r}, which an edit replaces")
         text = text.replace(old, new)
     return text
+
+
+_BODY = edited(_ROLES, *_SAID_ONCE)
 
 
 def _product(a: Any, b: Any) -> Any:

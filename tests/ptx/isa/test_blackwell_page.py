@@ -13,7 +13,11 @@ from typer.testing import CliRunner
 
 from tinygpu.cli.app import app
 from tinygpu.ptx.cards import complaint, refusal, refused_by_assembler, refused_by_emulator
-from tinygpu.ptx.cards.blackwell import ACCUMULATORS, PLAIN_FIELDS, SCALED_FIELDS, anchor, main, page
+from tinygpu.ptx.cards.blackwell import page
+from tinygpu.ptx.cards.blackwell.__main__ import main
+from tinygpu.ptx.cards.blackwell.descriptors import PLAIN_FIELDS, SCALED_FIELDS
+from tinygpu.ptx.cards.blackwell.page import anchor
+from tinygpu.ptx.cards.blackwell.products import ACCUMULATORS
 from tinygpu.ptx.cards.evidence import blackwell_kernels as kernels
 from tinygpu.ptx.cards.evidence import launch_control
 from tinygpu.ptx.cards.evidence.whole_matmul import MATMUL, PAIR, SCALED, edited

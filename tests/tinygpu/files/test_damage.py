@@ -273,7 +273,7 @@ OTHERS = {
     "tinygpu.program.saved": "its specimen is read by the test",
     "tinygpu.ptx.emulator.forms": "its own files",
     "tinygpu.ptx.cards.__main__": "its own files",
-    "tinygpu.ptx.cards.blackwell": "the page that it has written before",
+    "tinygpu.ptx.cards.blackwell.__main__": "the page that it has written before",
     "tinygpu.ptx.cards.fragments": "its own files",
     "tinygpu.ptx.cards.whole_kernel": "a listing that the page shows; it reads nothing",
     "tinygpu.ptx.calibration.page": "a page of the documents",
