@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import doctest
-import json
 import pickle
 import re
 import subprocess
@@ -13,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-import numpy as np
 import pytest
 
 import tinygpu.devices.library
-from tinygpu.devices import Device, Figure, describe, device, devices, load_device, rules, summary, target
-from tinygpu.devices.fields import DERIVED, REQUIRED, UNITS
+from tinygpu.devices import Device, Figure, describe, device, devices, rules, summary, target
+from tinygpu.devices.fields import DERIVED, UNITS
 from tinygpu.devices.figure import KINDS
 
 ALL = devices()
@@ -29,66 +27,6 @@ def test_the_library_has_more_than_twenty_devices_with_distinct_names_and_aliase
     assert len(ALL) >= 20
     names = [name.lower() for gpu in ALL for name in (gpu.name, *gpu.aliases)]
     assert len(names) == len(set(names))
-
-
-# As cuDeviceGetName and nvidia-smi give them, from published logs.
-DRIVER_NAMES = {
-    "GTX-1080-Ti": ("NVIDIA GeForce GTX 1080 Ti", "GeForce GTX 1080 Ti"),
-    "V100-SXM2-32GB": ("Tesla V100-SXM2-32GB",),
-    "RTX-2080-Ti": ("NVIDIA GeForce RTX 2080 Ti", "GeForce RTX 2080 Ti"),
-    "T4": ("Tesla T4",),
-    "A100-SXM4-40GB": ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
-    "A100-SXM4-80GB": ("NVIDIA A100-SXM4-80GB",),
-    "A10": ("NVIDIA A10",),
-    "RTX-3090": ("NVIDIA GeForce RTX 3090",),
-    "RTX-A6000": ("NVIDIA RTX A6000",),
-    "Jetson-AGX-Orin-64GB": ("Orin", "Orin (nvgpu)"),
-    "L4": ("NVIDIA L4",),
-    "L40S": ("NVIDIA L40S",),
-    "RTX-4090": ("NVIDIA GeForce RTX 4090",),
-    "GH200": ("NVIDIA GH200 480GB",),
-    "H100-PCIe": ("NVIDIA H100 PCIe",),
-    "H100-SXM5": ("NVIDIA H100 80GB HBM3",),
-    "H20-96GB": ("NVIDIA H20",),
-    "H200-SXM": ("NVIDIA H200",),
-    "H800-PCIe": ("NVIDIA H800 PCIe",),
-    "B200": ("NVIDIA B200",),
-    "GB200": ("NVIDIA GB200",),
-    "B300": ("NVIDIA B300 SXM6 AC",),
-    "Jetson-Thor-T5000": ("NVIDIA Thor",),
-    "RTX-5090": ("NVIDIA GeForce RTX 5090",),
-    "RTX-PRO-6000-Blackwell": (
-        "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "NVIDIA RTX PRO 6000 Blackwell Server Edition",
-    ),
-}  # fmt: skip
-# Parts of another size or clock, and slices of a GPU, are none of these.
-OTHERS = (
-    "NVIDIA H100 NVL", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H200 NVL", "NVIDIA H20-3e", "NVIDIA A100-PCIE-40GB",
-    "NVIDIA A100 80GB PCIe", "NVIDIA A10G", "NVIDIA L40", "NVIDIA GeForce RTX 4090 D",
-    "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 3090 Ti", "Tesla V100-SXM2-16GB", "Tesla P100-PCIE-16GB",
-    "NVIDIA GH200 144G HBM3e", "NVIDIA RTX 6000 Ada Generation", "Quadro RTX 6000",
-)  # fmt: skip
-
-
-@each
-def test_a_device_is_found_by_the_names_that_drivers_have_for_it(gpu: Device) -> None:
-    for name in DRIVER_NAMES[gpu.name]:
-        assert device(name) is gpu
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_another_part_of_a_like_name_is_not_taken_for_a_device(name: str) -> None:
-    with pytest.raises(ValueError, match=r"^unknown device "):
-        device(name)
-
-
-def test_no_two_devices_are_found_by_one_name() -> None:
-    from tinygpu.devices import library
-
-    found: dict[str, str] = {}
-    for gpu in ALL:
-        for key in {library._key(name) for name in (gpu.name, *gpu.aliases)}:
-            assert found.setdefault(key, gpu.name) == gpu.name
 
 
 @each
@@ -210,76 +148,6 @@ def test_known_limits_of_the_a100() -> None:
     assert constants["cc"] == 80
 
 
-ALIASES = {
-    "a100": "A100-SXM4-80GB",
-    "A100-80GB": "A100-SXM4-80GB",
-    "a100-40gb": "A100-SXM4-40GB",
-    "a10": "A10",
-    "a6000": "RTX-A6000",
-    "3090": "RTX-3090",
-    "rtx3090": "RTX-3090",
-    "l4": "L4",
-    "l40s": "L40S",
-    "4090": "RTX-4090",
-    "rtx4090": "RTX-4090",
-    "NVIDIA GeForce RTX 4090": "RTX-4090",
-    "h100": "H100-SXM5",
-    "h100-sxm5": "H100-SXM5",
-    "H100 PCIe": "H100-PCIe",
-    "h200": "H200-SXM",
-    "gh200": "GH200",
-    "b200": "B200",
-    "gb200": "GB200",
-    "b300": "B300",
-    "5090": "RTX-5090",
-    "rtx_5090": "RTX-5090",
-    "t4": "T4",
-    "v100": "V100-SXM2-32GB",
-    "orin": "Jetson-AGX-Orin-64GB",
-    "thor": "Jetson-Thor-T5000",
-    "h20": "H20-96GB",
-    "h800": "H800-PCIe",
-    "2080ti": "RTX-2080-Ti",
-    "gtx1080ti": "GTX-1080-Ti",
-    "rtx-pro-6000": "RTX-PRO-6000-Blackwell",
-}
-
-
-def test_the_figures_of_no_other_device_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def noted(file: str) -> Device:
-        asked.append(file)
-        return kept(file)
-
-    kept = tinygpu.devices.library._shipped
-    monkeypatch.setattr(tinygpu.devices.library, "_shipped", noted)
-    assert (device("RTX 4090").name, asked) == ("RTX-4090", ["rtx-4090.json"])
-
-
-@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
-def test_aliases_find_their_device(alias: str, name: str) -> None:
-    assert device(alias).name == name
-    assert device(alias.upper()).name == name
-
-
-def test_every_own_name_finds_its_device() -> None:
-    for gpu in ALL:
-        assert device(gpu.name) is gpu
-        assert device(gpu) is gpu
-        assert all(device(alias) is gpu for alias in gpu.aliases)
-
-
-def test_an_unknown_name_gets_the_closest_ones_and_the_list() -> None:
-    with pytest.raises(ValueError) as caught:
-        device("rtx4091")
-    assert str(caught.value) == (
-        "unknown device 'rtx4091'; closest: RTX-4090, RTX-5090, RTX-3090; known: "
-        + ", ".join(gpu.name for gpu in ALL)
-        + "; or give the path of a device file that ends in .json"
-    )
-
-
 @pytest.mark.parametrize(
     ("ptx", "runs_on", "refused_by"),
     [
@@ -350,14 +218,6 @@ def test_devices_are_values(tmp_path: Path) -> None:
         gpu.figures["sm_count"] = gpu.figures["tpc_count"]  # type: ignore[index]
 
 
-@each
-def test_a_saved_device_loads_as_the_same_one(gpu: Device, tmp_path: Path) -> None:
-    path = tmp_path / "mine.json"
-    gpu.save(path)
-    assert load_device(path) == gpu
-    assert device(str(path)) == gpu
-
-
 def test_measured_figures_replace_those_of_the_library() -> None:
     mine = device("a10").with_figures(
         {"dram_bw_gbs_measured": Figure(540.0, "GB/s", "own copy kernel", "measured")}, name="my-a10"
@@ -366,130 +226,6 @@ def test_measured_figures_replace_those_of_the_library() -> None:
     assert mine.dram_bytes_per_s == 540e9
     assert mine.figure("dram_bw_gbs_sustained").kind == "measured"
     assert device("a10").figure("dram_bw_gbs_sustained").kind == "derived"
-
-
-def short_file() -> dict[str, object]:
-    """The least that a device file may hold."""
-    gpu = device("a10")
-    return {
-        "schema": "tinygpu-device/1",
-        "name": "mine",
-        "figures": {field: gpu.given(field).to_json() for field in REQUIRED},
-    }
-
-
-def written(tmp_path: Path, data: object) -> Path:
-    path = tmp_path / "mine.json"
-    path.write_text(data if isinstance(data, str) else json.dumps(data))
-    return path
-
-
-SIZES = np.arange(1, 17)
-
-
-@pytest.mark.parametrize("gpu", [gpu for gpu in devices() if gpu.number("max_cluster_size_nonportable") > 1], ids=str)
-def test_clusters_have_whole_places_on_sms_that_exist(gpu: Device) -> None:
-    sms = gpu.sms_of_clusters(SIZES)
-    assert np.all((sms % SIZES == 0) & (sms > 0) & (sms <= gpu.sm_count))
-    doubled = gpu.sms_of_clusters(2 ** np.arange(5))
-    assert np.all(np.diff(doubled) <= 0)  # where two clusters of half the size stand, they do too
-    assert [int(gpu.sms_of_clusters(int(size))) for size in SIZES] == sms.tolist()
-
-
-def test_clusters_of_a_b300_fit_its_gpcs() -> None:
-    gpcs = (*(16,) * 9, 4)
-    counted = [sum(sms // size for sms in gpcs) for size in (4, 8, 16)]
-    gpu = device("b300")
-    assert [gpu.given(f"active_clusters_of_{size}").value for size in (4, 8, 16)] == counted
-    assert sum(gpcs) == gpu.sm_count
-
-
-def test_what_is_not_known_of_clusters_is_at_most_what_fits() -> None:
-    said = [device(name).figure(f"active_clusters_of_{size}") for name in ("h200", "b200", "gb200") for size in (8, 16)]
-    assert [figure.value for figure in said] == [15, 7, 18, 9, 19, 9]
-    assert {figure.kind for figure in said} == {"derived"}
-    assert said[0].source == "rule: 15 as on H100-SXM5, of the same die and as many SMs"
-    assert said[2].source == "rule: 18 as on B300, of as many SMs"
-    assert said[4].source == (
-        "rule: active_clusters_of_4 / 2, rounded down: at most, as the sizes of GPCs are not known"
-    )
-
-
-def test_a_device_file_needs_only_the_required_figures(tmp_path: Path) -> None:
-    gpu = load_device(written(tmp_path, short_file()))
-    assert gpu.sm_count == 72
-    assert gpu.figure("lat_dram").kind == "derived"
-    assert gpu.constants()["max_cluster_size_nonportable"] == 1
-    assert gpu.sustained_tensor_share == 1.0
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ("{", "[{path}] is not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
-        ({"schema": "other"}, "[{path}] the schema must be 'tinygpu-device/1', not 'other'"),
-        ({"name": ""}, "[{path}] the name must be a text, not ''"),
-        ({"aliases": "x"}, "[{path}] aliases must be a list of texts, not 'x'"),
-        ({"figures": []}, "[{path}] figures must be an object of field: figure, not []"),
-        (
-            {"sm_counts": {"value": 1, "unit": "SMs", "source": "me", "kind": "spec"}},
-            "[{path}] [device mine] unknown figure 'sm_counts'; did you mean 'sm_count'?",
-        ),
-        (
-            {"boost_clock_mhz": {"value": 1.7, "unit": "GHz", "source": "me", "kind": "spec"}},
-            "[{path}] [device mine] boost_clock_mhz is given in 'GHz'; it must be in 'MHz'",
-        ),
-        (
-            {"sm_count": {"value": "72", "unit": "SMs", "source": "me", "kind": "spec"}},
-            "[{path}] [device mine] sm_count must be a number, not '72'",
-        ),
-        (
-            {"sm_count": {"value": -72, "unit": "SMs", "source": "me", "kind": "spec"}},
-            "[{path}] figure 'sm_count': the value of a figure is finite and not negative, not -72",
-        ),
-        (
-            {"sm_count": {"value": 72, "unit": "SMs", "kind": "spec"}},
-            "[{path}] figure 'sm_count' lacks source: every figure says what it is and where from",
-        ),
-        (
-            {"sm_count": {"value": 72, "unit": "SMs", "source": "me", "kind": "spec", "date": "today"}},
-            "[{path}] figure 'sm_count' has the unknown key 'date'; known: value, unit, source, kind, note",
-        ),
-        (
-            {"sm_count": {"value": 72, "unit": "SMs", "source": "me", "kind": "guess"}},
-            "[{path}] figure 'sm_count': unknown kind of figure 'guess'; known: " + ", ".join(KINDS),
-        ),
-        (
-            {"sm_count": {"value": None, "unit": "SMs", "source": "", "kind": "null"}},
-            "[{path}] [device mine] the figure 'sm_count' is missing: no model works without it",
-        ),
-        (
-            {"max_warps_per_sm": {"value": 40, "unit": "warps", "source": "me", "kind": "spec"}},
-            "[{path}] [device mine] 40 warps of 32 lanes are not 1536 threads per SM",
-        ),
-        (
-            {"ptx_target": {"value": "sm_90a", "unit": "ptx .target", "source": "me", "kind": "spec"}},
-            "[{path}] [device mine] target sm_90a does not belong to compute capability 8.6",
-        ),
-    ],
-)
-def test_a_bad_device_file_is_refused_with_a_sentence(change: object, sentence: str, tmp_path: Path) -> None:
-    data: object = change
-    if isinstance(change, dict):
-        base = short_file()
-        data = base | change if set(change) & {"schema", "name", "aliases", "figures"} else base
-        if data is base:
-            base["figures"] = {**base["figures"], **change}  # type: ignore[dict-item]
-    path = written(tmp_path, data)
-    with pytest.raises(ValueError) as caught:
-        device(str(path))
-    assert str(caught.value) == sentence.replace("{path}", str(path))
-
-
-def test_a_missing_file_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ValueError) as caught:
-        device(str(tmp_path / "none.json"))
-    assert str(caught.value) == f"{tmp_path / 'none.json'} cannot be read: No such file or directory"
 
 
 def test_tables_show_every_figure_and_every_device() -> None:
