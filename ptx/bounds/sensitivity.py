@@ -20,8 +20,9 @@ def sensitivity(
 ) -> dict[str, Values]:
     """How far each element may be off: eight times the largest change that eight roundings of every input made.
 
-    An element that happened not to change is given the mean change of its output; of whole numbers, which change where
-    a comparison turns, one that none of more tries changes is exact. An estimate, not a proof.
+    An element that happened not to change is given the median of the changes in its output, which a few extreme
+    numbers among random ones do not move; of whole numbers, which change where a comparison turns, one that none of
+    more tries changes is exact. An estimate, not a proof.
     """
     rng = np.random.default_rng(0)
     exact = call(arguments)
@@ -37,10 +38,10 @@ def sensitivity(
         if name in whole:
             out[name] = _UNLUCKY * change
             continue
-        finite = change[np.isfinite(change)]
-        mean = float(np.mean(finite)) if finite.size else 0.0
+        seen = change[np.isfinite(change) & (change > 0)]
+        usual = float(np.median(seen)) if seen.size else 0.0
         with np.errstate(all="ignore"):
-            out[name] = _UNLUCKY * np.maximum(change, mean) + rounding.function * np.abs(exact[name])
+            out[name] = _UNLUCKY * np.maximum(change, usual) + rounding.function * np.abs(exact[name])
     return out
 
 

@@ -37,6 +37,8 @@ FEW_SPECIALS = 4
 
 # Whole numbers up to here are inputs of every machine.
 SMALL = 3
+# Scalars of whole-number runs, one after another: neighbours differ, so that one in another's place shows.
+_SCALARS = (3, 2, 5, 4)
 # The largest element of a float type, and its smallest above zero (8-bit floats: Open Compute Project).
 _EXTREMES: dict[str, tuple[float, float]] = {
     "f64": (1.7976931348623157e308, 5e-324),
@@ -102,7 +104,7 @@ def drawn(
             end = _at_end(declared[s.name], s.dtype, inputs, amplitude, number)
             scalars[s.name] = end or values(s.name, s.dtype, ())[()]  # of zeros nothing is seen
         elif inputs in WHOLE:
-            scalars[s.name] = s.dtype.numpy.type(3)
+            scalars[s.name] = s.dtype.numpy.type(_SCALARS[number % len(_SCALARS)])
         else:  # of integers as large as those of a tensor
             scalars[s.name] = input_values(rng, s.dtype, (), inputs, amplitude)[()]
     if inputs in ("signs", "other signs"):
