@@ -86,6 +86,10 @@ DEEP = Aim("slots used again in both phases", _both_phases, multiple=False)
 WHOLE = Aim("slots used twice", lambda ring: 2 * ring.stages, multiple=True)
 
 
+# Loops end with a round of as little as they may, whatever remains in the real problem.
+LITTLE = Aim("a last round of little", _again)
+
+
 # What a role gives the next with its turn is counted by warps: a count that is one too low shows after as many turns.
 TURNS = Aim("many turns, 1 slot used", lambda ring: 1, exactly=1)
 

@@ -18,6 +18,7 @@ from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.derived import (
     AGAIN,
     DEEP,
+    LITTLE,
     OTHER,
     TURNS,
     WHOLE,
@@ -36,6 +37,7 @@ from tinygpu.ptx.verification.inputs import (
     has_lines,
     has_other_signs,
 )
+from tinygpu.ptx.verification.little import little_left
 from tinygpu.ptx.verification.neighbours import has_few_neighbours, has_neighbours
 from tinygpu.schedulers.run_time import Numbers
 
@@ -112,10 +114,14 @@ def plan(
         ways += [("integers", "spurious" if aim is TURNS else orders[0], aim, "row") for aim in aims]
     if random_inputs and has_other_signs(machine, problem):
         ways.append(("other signs", orders[0] if orders else "late", WHOLE, ends))
+    little = None if derived else little_left(kernel, machine, problem)
+    if little is not None:
+        ways.append(("integers", orders[0] if orders else "late", LITTLE, "row"))
     first: Problem | None = None
     runs: list[Run] = []
     for number, (inputs, order, aim, tiles) in enumerate(ways):
-        of = derived if derived and aim.exactly is None else _derived(kernel, machine, problem, aim, tiles)
+        like = little if little is not None and aim is LITTLE else problem
+        of = derived if derived and aim.exactly is None else _derived(kernel, machine, like, aim, tiles)
         if aim.exactly is not None and not _reached(kernel, of, aim):
             continue
         first = first or of
