@@ -165,9 +165,7 @@ def start(context: Context, role: Role) -> None:
         if not (fills or drains):
             continue
         if fills and drains:
-            raise LoweringError(
-                f"role {role.name} produces {name} by TMA and consumes it itself; give it to another role"
-            )
+            raise LoweringError(f"role {role.name} fills {name} and consumes it itself; give one to another role")
         slot, parity, held = emit.new("r"), emit.new("r"), emit.new("r")
         own = Pipe(name, int(program.pipeline(name).stages), offset, slot, parity, held)
         turns = program.pipeline(name).completion == "turn"

@@ -12,7 +12,7 @@ from copied_rows import KINDS, Held, HeldInHalves, K
 from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
-from tinygpu.language import TMEM, DeclarationError, blocked
+from tinygpu.language import TMEM, DeclarationError, Tracer, blocked
 from tinygpu.language.tile import Tile
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards.specimen import COLUMNS, ROWS, smem_operand, swizzled_operand
@@ -63,6 +63,43 @@ def test_copies_of_half_of_each_piece_are_found_wrong() -> None:
     found = verify(wrong, Held, problem, orders=("late",))
     assert not found.passed
     assert "multiplied what nobody had written of A" in str(found)
+
+
+def test_no_role_multiplies_the_rows_that_it_copies() -> None:
+    """The copy is over when a commit says so, which whoever issued it does not wait for."""
+    with pytest.raises(DeclarationError) as refused:
+
+        class OneRole(Held):
+            """the same, by a role fewer"""
+
+            def program(self, p: Tracer) -> None:
+                rows = blocked((128, self.bn), threads=128, vector=1, across=1, name="c")
+                with (
+                    p.grid((self.m, 128), persistent=True) as (i,),
+                    p.pipeline("brought", 1, a=p.smem("f16", (128, K), swizzle=128)) as brought,
+                    p.pipeline("ring", 1, b=p.smem("f16", (K, self.bn), swizzle=64, contiguous=0)) as ring,
+                    p.pipeline("left", 1, a=p.buffer(TMEM, "f16", (128, K))) as left,
+                    p.pipeline("sums", 1, c=p.buffer(TMEM, "f32", (128, self.bn))) as sums,
+                ):
+                    with p.role("producer", warps=1):
+                        with brought.produce() as s:
+                            p.copy(self.tma, self.a.tile(i, 0, shape=(128, K)), s.a)
+                        with ring.produce() as s:
+                            p.copy(self.tma, self.b.tile(0, 0, shape=(K, self.bn)), s.b)
+                    with p.role("multiplier", warps=1, first=2):
+                        with brought.consume() as s, left.produce() as f:
+                            self.copy_rows(p, s.a, f.a)
+                        with left.consume() as f, ring.consume() as s, sums.produce() as t, p.unroll(K, step=16) as kt:
+                            p.clear(t.c)
+                            b = s.b.window((kt, 0), (16, self.bn))
+                            p.multiply(self.mma, t.c, f.a.window((0, kt), (128, 16)), b)
+                    with p.role("epilogue", warps=4, first=4), sums.consume() as t:
+                        p.store(self.st, self.c.tile(i, 0, shape=rows.shape), p.load(self.get, t.c, rows))
+
+    assert str(refused.value) == (
+        "OneRole.program: role multiplier fills 'left' in tensor memory and consumes it itself, and a commit tells "
+        "another role that it is full; give one of the two to another role"
+    )
 
 
 def test_rows_are_moved_by_no_partition() -> None:

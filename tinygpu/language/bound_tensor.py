@@ -62,7 +62,7 @@ class BoundTensor:
         """One part of a batch: the tensor of the remaining dims, at coordinates along the first ones."""
         if not 0 < len(leading) < self.rank:
             raise DeclarationError(
-                f"{self.name} has {_dims(self.rank)}; "
+                f"{self._described()}; "
                 f"at() takes 1 coordinate or more and leaves a dim, not {len(leading)}"
             )
         if self._rows_by is not None:
@@ -85,7 +85,7 @@ class BoundTensor:
             raise DeclarationError(f"{self.name}.{part} has no single elements; take them of {self.name} itself")
         if len(listed) != self.rank:
             given = f"one element has as many indices, not {len(listed)}"
-            raise DeclarationError(f"{self.name} has {_dims(self.rank)}; {given}")
+            raise DeclarationError(f"{self._described()}; {given}")
         if self._trace is None:
             raise DeclarationError(f"{self.name}[...] is loaded inside `program`, where a role does it")
         return self._trace.element(self.tensor, (*self.leading, *map(expr, listed)))
@@ -126,13 +126,12 @@ class BoundTensor:
         step  elements of the tensor from one coordinate of the window to the next, per axis: 2 takes every other one
         """
         if step and len(step) != self.rank:
-            raise DeclarationError(f"{self.name} has {_dims(self.rank)}; the window gives {len(step)} steps")
+            raise DeclarationError(f"{self._described()}; the window gives {_some(len(step), 'step')}")
         if any(expr(s).is_number and int(expr(s)) < 1 for s in step):
             raise DeclarationError(f"a window of {self.name} steps by 1 element or more, not by {step}")
         if len(offset) != self.rank or len(shape) != self.rank:
-            raise DeclarationError(
-                f"{self.name} has {_dims(self.rank)}; the window gives {len(offset)} offsets and {len(shape)} extents"
-            )
+            given = f"{_some(len(offset), 'offset')} and {_some(len(shape), 'extent')}"
+            raise DeclarationError(f"{self._described()}; the window gives {given}")
         if self._rows_by is not None:
             return self._picked(self._rows_by, offset, shape, step)
         return self._within(gmem_tile(self.tensor, offset, shape, None, self.leading, step))
@@ -176,13 +175,22 @@ class BoundTensor:
         if self._rows_by is not None:
             raise DeclarationError(f"{self.name}.rows(...) has rows that values give; take windows of it by tile()")
         if self.rank != 1:
-            raise DeclarationError(f"{self.name} has {_dims(self.rank)}; row and column take a tensor with one")
+            raise DeclarationError(f"{self._described()}; row and column take a tensor with one")
         shape: list[Operand] = [1, 1]
         start: list[Operand] = [0, 0]
         axes: list[int | None] = [None, None]
         shape[axis], start[axis], axes[axis] = extent, offset, len(self.leading)
         return self._within(gmem_tile(self.tensor, tuple(start), tuple(shape), tuple(axes), self.leading))
 
+    def _described(self) -> str:
+        """What the window is of, with how many dims it has, and why."""
+        name = f"{self.name}.at(...)" if self.leading else self.name
+        if self._rows_by is None:
+            return f"{name} has {_some(self.rank, 'dim')}"
+        ids, which = self._rows_by, "that" if len(self._rows_by.shape) == 1 else "those"
+        named = f"beginning with {which} of {ids}, {joined(ids.shape, ' x ')}"
+        return f"{name}.rows(...) has {_some(self.rank, 'dim')}, {named}"
 
-def _dims(count: int) -> str:
-    return "1 dim" if count == 1 else f"{count} dims"
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -31,6 +31,7 @@ def _mistakes(program: Program) -> Iterator[str]:
     for pipeline in program.pipelines:
         yield from _of_buffers(pipeline)
         if pipeline.completion == COMMIT:
+            yield from _of_one_role(program, pipeline)
             for use in uses(program.body, pipeline.name):
                 if use.does == "produce":
                     yield from _of_sums(program, pipeline, use.body.statements)
@@ -57,6 +58,17 @@ def _of_buffers(pipeline: Pipeline) -> Iterator[str]:
         yield (
             f"pipeline {pipeline.name!r} hands over {inside[0]} in tensor memory and {outside[0]} in shared memory, "
             "which are completed otherwise; give each a pipeline of its own"
+        )
+
+
+def _of_one_role(program: Program, pipeline: Pipeline) -> Iterator[str]:
+    """Who issues copies and products waits for none of them: a commit tells another role."""
+    found = list(uses(program.body, pipeline.name))
+    filling, draining = ({u.place.role for u in found if u.does == does} for does in ("produce", "consume"))
+    for role in sorted(filling & draining):
+        yield (
+            f"role {role} fills {pipeline.name!r} in tensor memory and consumes it itself, and a commit tells another "
+            "role that it is full; give one of the two to another role"
         )
 
 

@@ -269,7 +269,7 @@ PLACES: dict[tuple[str, str], str] = {
     ("handover", "the roles that consume {} share the tiles in different ways"): HANDOVER,
     ("handover", "the roles that take turns at consuming {} have different numbers of warps"): HANDOVER,
     ("handover", "the roles that take turns at producing {} have different numbers of warps"): HANDOVER,
-    ("handover", "role {} produces {} by TMA and consumes it itself; give it to another role"): HANDOVER,
+    ("handover", "role {} fills {} and consumes it itself; give one to another role"): HANDOVER,
     ("handover", "{} is produced by TMA, and its produce() does more than copy"): "more than copies",
     ("lower", "stream-K deals out the rounds of a loop over one dim, and this one has {}"): "stream-K",
     ("matrix", "{} does not load matrices"): TYPE,

@@ -186,9 +186,9 @@ def refused_whole(program: Program, name: str, **point: object) -> str:
     return str(refused.value)
 
 
-def test_a_role_does_not_drain_what_it_fills_by_tma() -> None:
+def test_a_role_does_not_drain_what_it_fills() -> None:
     assert refused_whole(in_one_role(of("OneTileRoles")), "OneTileRoles") == (
-        "role producer produces ring by TMA and consumes it itself; give it to another role"
+        "role producer fills ring and consumes it itself; give one to another role"
     )
 
 

@@ -66,11 +66,17 @@ def test_a_window_has_all_of_the_rows() -> None:
         held = blocked((8, 32), threads=32 * self.warps)
         self.table.rows(ids(self, p, held)).tile(0, shape=(8,))
 
+    def ahead(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        held = blocked((8, 32), threads=32 * self.warps).along(1)
+        self.table.at(1).rows(p.index(held, 1)).tile(0, shape=(32,))
+
     named = "table.rows(...) has as many rows as %v1 names, 8; a window of them begins at 0 and has all of them, not"
     told(behind, f"{named} 8 from 1 on")
     told(fewer, f"{named} 4 from 0 on")
     told(lines, "x.rows(...) has rows that values give; take windows of it by tile()")
-    told(axes, "table has 2 dims; the window gives 1 offsets and 1 extents")
+    told(axes, "table.rows(...) has 2 dims, beginning with that of %v1, 8; the window gives 1 offset and 1 extent")
+    those = "beginning with those of %v1, 1 x 32"
+    told(ahead, f"table.at(...).rows(...) has 2 dims, {those}; the window gives 1 offset and 1 extent")
 
 
 def test_every_thread_holds_what_names_its_rows() -> None:

@@ -63,9 +63,9 @@ def test_all_of_a_value_in_registers_is_a_window_of_it() -> None:
     [
         (lambda x: x.at(), "x has 3 dims; at() takes 1 coordinate or more and leaves a dim, not 0"),
         (lambda x: x.at(1, 2, 3), "x has 3 dims; at() takes 1 coordinate or more and leaves a dim, not 3"),
-        (lambda x: x.at(1, 2).at(1), "x has 1 dim; at() takes 1 coordinate or more and leaves a dim, not 1"),
-        (lambda x: x.at(1).tile(0, shape=(1,)), "x has 2 dims; the window gives 1 offsets and 1 extents"),
-        (lambda x: x.at(1).row(0, 4), "x has 2 dims; row and column take a tensor with one"),
+        (lambda x: x.at(1, 2).at(1), "x.at(...) has 1 dim; at() takes 1 coordinate or more and leaves a dim, not 1"),
+        (lambda x: x.at(1).tile(0, shape=(1,)), "x.at(...) has 2 dims; the window gives 1 offset and 1 extent"),
+        (lambda x: x.at(1).row(0, 4), "x.at(...) has 2 dims; row and column take a tensor with one"),
     ],
 )
 def test_windows_that_do_not_exist(make: Any, sentence: str) -> None:
