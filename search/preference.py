@@ -38,6 +38,9 @@ IDLE_SHARE = 1e-2
 LONE_TURN_SHARE = 1e-2
 # Of the time of DRAM if L2 kept nothing from one wave of CTAs to the next.
 REFETCH_SHARE = 1e-4
+# Of the time in which DRAM would deliver what CTAs pass over again, as far as it fills L2 in between: the fuller L2
+# is, the sooner some of it is gone.
+KEPT_SHARE = 1e-2
 # Of the time in which data would come with so much of it under way at a time, which work hides: data that comes late
 # now and then is waited for the sooner, the less of it is under way.
 READS_SHARE = 2e-3
@@ -69,49 +72,6 @@ _EQUAL = 1e-10
 
 # CTAs, threads of each, rounds of each.
 Division = tuple[int, ...]
-
-
-def strain(
-    prediction: Prediction,
-    registers: Any,
-    smem_share: Any,
-    cluster: Any,
-    refetch_s: Any,
-    idle: Any = 0.0,
-    shared: Any = False,
-    even: Any = False,
-    persistent_roles: bool = False,
-    turns: Any = 1,
-) -> NDArray[np.float64]:
-    """Seconds that are added to the predicted ones to choose; never negative, and infinite where the launch is refused.
-
-    registers   per thread
-    smem_share  shared memory of a CTA over the most that it can have
-    cluster     CTAs of a cluster
-    refetch_s   seconds of DRAM if L2 kept nothing from one wave to the next
-    idle        share of the SMs that never have a CTA
-    shared      whether CTAs share tiles
-    even        whether they share rounds evenly
-    persistent_roles
-                whether CTAs take tile after tile, with a role for each of what they do
-    turns       tiles that a CTA works on at a time
-    """
-    seconds = prediction.seconds
-    hidden_s = sum(np.asarray(busy) for busy in prediction.busy_s.values())
-    shares = (
-        CLUSTER_SHARE * np.log2(np.maximum(cluster, 1))
-        + IDLE_SHARE * np.asarray(idle)
-        + REGISTERS_SHARE * np.asarray(registers) / 255
-        + SMEM_SHARE * np.asarray(smem_share)
-        + SHARED_SHARE * np.asarray(shared)
-        + EVEN_SHARE * np.asarray(even)
-        + LONE_TURN_SHARE * ((np.asarray(turns) > 1) & (np.asarray(prediction.waves) <= 1))
-        + CROWDED_SHARE * persistent_roles * np.log2(np.maximum(prediction.occupancy.ctas_per_sm, 1))
-    )
-    waits_s = prediction.latency_s + prediction.tail_s
-    added = HIDDEN_SHARE * hidden_s + REFETCH_SHARE * np.asarray(refetch_s) + READS_SHARE * prediction.reads_s
-    added = added + WAITS_SHARE * waits_s + HANDOVERS_SHARE * prediction.handovers_s
-    return np.asarray(np.where(np.isfinite(seconds), added + shares * seconds, np.inf), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,20 +192,35 @@ def strain_at(space: MachineSpace, point: Point, prediction: Prediction) -> floa
 
 
 def strain_of(device: Device, found: Counted, prediction: Prediction) -> NDArray[np.float64]:
-    """The strain of candidates of one structure, given what was counted of them and their prediction."""
+    """The strain of candidates of one structure, given what was counted of them and their prediction.
+
+    Seconds that are added to the predicted ones to choose; never negative, and infinite where the launch is refused.
+    """
+    program = found.counts.program
     even = np.asarray(found["even"]) > 0
     # CTAs that share rounds are as many as fit; those of a cluster that have a tile beyond the last one do nothing
     busy = np.where(even, device.sms_of_clusters(found["cluster"]), found["working"])
-    program = found.counts.program
-    return strain(
-        prediction,
-        found["registers"],
-        np.divide(found["smem"], device.max_smem_bytes_per_block),
-        found["cluster"],
-        found.refetched_bytes(device) / device.dram_bytes_per_s,
-        np.maximum(1 - busy / device.sm_count, 0),
-        even | (np.asarray(found["slices"]) > 1),
-        even,
-        len(program.roles) > 1 and program.grid.scheduler.persistent,
-        found["turns"],
+    shared = even | (np.asarray(found["slices"]) > 1)
+    lone_turns = (np.asarray(found["turns"]) > 1) & (np.asarray(prediction.waves) <= 1)
+    overlapping = len(program.roles) > 1 and program.grid.scheduler.persistent
+    shares = (
+        CLUSTER_SHARE * np.log2(np.maximum(found["cluster"], 1))
+        + IDLE_SHARE * np.maximum(1 - busy / device.sm_count, 0)
+        + REGISTERS_SHARE * np.asarray(found["registers"]) / 255
+        + SMEM_SHARE * np.divide(found["smem"], device.max_smem_bytes_per_block)
+        + SHARED_SHARE * shared
+        + EVEN_SHARE * even
+        + LONE_TURN_SHARE * lone_turns
+        + CROWDED_SHARE * overlapping * np.log2(np.maximum(prediction.occupancy.ctas_per_sm, 1))
     )
+    seconds = prediction.seconds
+    dram_bytes = REFETCH_SHARE * found.refetched_bytes(device) + KEPT_SHARE * found.crowded_bytes(device)
+    added = (
+        shares * seconds
+        + HIDDEN_SHARE * sum(np.asarray(busy) for busy in prediction.busy_s.values())
+        + dram_bytes / device.dram_bytes_per_s
+        + READS_SHARE * prediction.reads_s
+        + WAITS_SHARE * (prediction.latency_s + prediction.tail_s)
+        + HANDOVERS_SHARE * prediction.handovers_s
+    )
+    return np.asarray(np.where(np.isfinite(seconds), added, np.inf), dtype=np.float64)

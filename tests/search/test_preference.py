@@ -11,6 +11,7 @@ import pytest
 from tinygpu.api.machines import family
 from tinygpu.devices import device
 from tinygpu.language.problem import Problem
+from tinygpu.machines.gradients import SoftmaxBackward
 from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.search.history import History
 from tinygpu.search.minimize import minimize
@@ -264,3 +265,12 @@ def test_the_first_choice_into_tensor_memory_is_what_an_expert_would_pick() -> N
     wanted = ("tiles", "cluster_m", "cluster_n", "split_k", "stream_k", "swizzle", "bk", "stages")
     assert {name: first[name] for name in wanted} == {name: EXPERT[name] for name in wanted}
     assert int(objective.prediction(first).occupancy.ctas_per_sm) == 1
+
+
+def test_rows_are_not_read_twice_where_that_takes_all_of_l2() -> None:
+    """Of rows of 8192, `y` and `dy` of all CTAs are as large as what an H100's L2 keeps: a cluster reads them once."""
+    space = build_space(SoftmaxBackward, SoftmaxBackward.problem(m=8192, n=8192), device("h100"))
+    objective = PredictedTime(space)
+    first = ranked(objective, minimize(space.space, objective), 1, 1)[0][0].point
+    assert first["reads"] == "once"
+    assert float(counted_at(space, first).crowded_bytes(space.device)) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,6 +153,27 @@ class Counted:
         """Bytes that would be read from DRAM if L2 kept nothing from one wave of CTAs to the next."""
         return self._dram_read(device, 0)
 
+    def crowded_bytes(self, device: Device) -> Any:
+        """Bytes that are passed over again and come from L2, each pass times how full of them L2 is in between."""
+        kept = device.l2_near_bytes
+        return sum(np.where(moved > kept, 0, again * moved / kept) for moved, again in self._passed_again(device))
+
+    def _passed_again(self, device: Device) -> Iterator[tuple[Any, Any]]:
+        """Of each further pass: the bytes that pass through L2 between two passes, and those that are read again."""
+        v = self.by_name
+        passes = sum(name.endswith(".distance") for name in v) if "locality" in self.counts.heuristics else 0
+        ctas = np.minimum(self._at_a_time(device), v["ctas"]) if passes else 0
+        for number in range(passes):
+            yield ctas * v[f"again{number}.distance"], v[f"again{number}.bytes"]
+
+    def _at_a_time(self, device: Device) -> Any:
+        """CTAs that run at a time, by threads, registers and shared memory: what bounds how far apart reuse is."""
+        v = self.by_name
+        smem = np.maximum(v["smem"] + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
+        per_sm = np.minimum(device.max_threads_per_sm // v["threads"], device.max_smem_bytes_per_sm // smem)
+        per_sm = np.minimum(per_sm, device.registers_per_sm // (v["registers"] * v["threads"]))
+        return device.sms_of_clusters(v["cluster"]) * np.maximum(per_sm, 1)
+
     def _dram_read(self, device: Device, kept_bytes: int) -> Any:
         """Panels of a grid with two axes, and what a CTA passes over again, are read again when L2 forgot them;
         everything else is read once.
@@ -162,17 +183,9 @@ class Counted:
         v, counts = self.by_name, self.counts
         if "locality" not in counts.heuristics:
             return v["compulsory"] - v["written"]
-        if not counts.program_has_panels and "again0.bytes" not in v:
-            return v["read_once"]
-        # CTAs that run at a time, by threads and shared memory: what bounds how far apart reuse is.
-        smem = np.maximum(v["smem"] + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
-        per_sm = np.minimum(device.max_threads_per_sm // v["threads"], device.max_smem_bytes_per_sm // smem)
-        per_sm = np.minimum(per_sm, device.registers_per_sm // (v["registers"] * v["threads"]))
-        at_a_time = device.sms_of_clusters(v["cluster"]) * np.maximum(per_sm, 1)
         once = v["read_once"]
-        for number in range(sum(name.endswith(".distance") for name in v)):
-            moved = np.minimum(at_a_time, v["ctas"]) * v[f"again{number}.distance"]
-            once = once + np.where(moved > kept_bytes, v[f"again{number}.bytes"], 0)
+        for moved, again in self._passed_again(device):
+            once = once + np.where(moved > kept_bytes, again, 0)
         if not counts.program_has_panels:
             return once
         panels = dram_read_bytes(
@@ -183,6 +196,6 @@ class Counted:
             v["tiles0"],
             v["tiles1"],
             v["group"],
-            at_a_time,
+            self._at_a_time(device),
         )
         return panels * v["groups"] + once

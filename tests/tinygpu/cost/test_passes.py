@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from tinygpu.cost.passes import read_again
-from tinygpu.devices import device
+from tinygpu.devices import Figure, device
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.ptx import isa
 from tinygpu.ptx.emulator import Caches, emulate
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.inputs import arguments, make_inputs
+from tinygpu.search.predicted import counted_at
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
@@ -104,3 +105,22 @@ def test_nothing_is_moved_beyond_the_end_of_a_row(n: int) -> None:
     values = {**space.environment, "warps": 2, "vector": 4}
     assert counts.value("again0.distance", values) == 2 * 4 * n
     assert counts.value("again0.bytes", values) == 64 * 4 * n
+
+
+@pytest.mark.parametrize("n", [40, 1024, 20_000])
+@pytest.mark.parametrize("m", [1, 64, 1000])
+def test_what_a_further_pass_finds_in_l2_is_told_with_how_full_it_is(m: int, n: int) -> None:
+    """Of a further pass either DRAM delivers the bytes again, or L2 is full of them to a share of at most 1."""
+    space = build_space(passing("xx"), passing("xx").problem(m=m, n=n), device("a100"))
+    again = 4 * m * n
+    for point in space.space.sample(3, np.random.default_rng([m, n])):
+        found, apart = counted_at(space, point), set()
+        for mib in 2.0 ** np.arange(-12, 12):
+            gpu = device("a100").with_figures({"l2_size_mb": Figure(mib, "MiB", "a test", "spec")}, name="mine")
+            crowded = float(found.crowded_bytes(gpu))
+            from_dram = float(found.demand(gpu).dram_bytes_read)
+            assert from_dram == float(found.refetched_bytes(gpu)) - (again if crowded else 0)
+            assert 0 <= crowded <= again
+            apart |= {round(crowded / again * gpu.l2_near_bytes, 3)} - {0.0}
+        assert len(apart) == 1  # bytes that all CTAs of a wave move between two passes
+        assert min(apart) % (4 * n) == 0
