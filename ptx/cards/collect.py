@@ -24,6 +24,7 @@ from tinygpu.ptx.cards.evidence import (
     tcgen05_mma_pair,
     tcgen05_mma_scaled,
     tcgen05_mma_ws,
+    tcgen05_rows_pair,
     tcgen05_scaled_pair,
     tcgen05_st,
     tma,
@@ -47,7 +48,7 @@ def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
     cells = (tcgen05_cp, tcgen05_cp_rows, tcgen05_ld, tcgen05_st)
     products_there = (tcgen05_mma, tcgen05_mma_pair, tcgen05_mma_64, tcgen05_mma_ws, tcgen05_mma_cells)
-    tensor_memory = (*products_there, tcgen05_mma_scaled, tcgen05_scaled_pair, *cells)
+    tensor_memory = (*products_there, tcgen05_mma_scaled, tcgen05_scaled_pair, tcgen05_rows_pair, *cells)
     products = (mma, mma_scaled, wgmma, wgmma_registers, *tensor_memory)
     modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt, unpack)
     return tuple(card for module in modules for card in module.cards())

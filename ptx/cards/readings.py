@@ -459,7 +459,9 @@ _OF_CARDS = {
         "operand in tensor memory", "operand in shared memory", "scales", "operand", "pair", "order",
     ),
     "tcgen05.mma.cells": ("matrix descriptor", "operand in tensor memory", "layout", "operand"),
+    "tcgen05.mma.cells.pair": ("operand in tensor memory", "layout", "pair"),
     "tcgen05.cp.rows": ("cp", "order"),
+    "tcgen05.cp.rows.pair": ("cp", "pair"),
     "tcgen05.ld": ("ld", "address"),
     "tcgen05.st": ("st", "address"),
 }  # fmt: skip

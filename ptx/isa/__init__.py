@@ -34,11 +34,11 @@ from tinygpu.ptx.isa.mma_scaled import MmaScaled
 from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.stmatrix import StMatrix
-from tinygpu.ptx.isa.tcgen05_cp import Tcgen05Cp, Tcgen05CpPair, Tcgen05CpRows
+from tinygpu.ptx.isa.tcgen05_cp import Tcgen05Cp, Tcgen05CpPair, Tcgen05CpRows, Tcgen05CpRowsPair
 from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma, Tcgen05MmaPair
 from tinygpu.ptx.isa.tcgen05_mma_64 import Tcgen05Mma64, Tcgen05MmaPair64
-from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells
+from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells, Tcgen05MmaCellsPair
 from tinygpu.ptx.isa.tcgen05_mma_scaled import Tcgen05MmaScaled, Tcgen05MmaScaledPair
 from tinygpu.ptx.isa.tcgen05_mma_ws import Tcgen05MmaWs
 from tinygpu.ptx.isa.tcgen05_st import Tcgen05St
@@ -106,10 +106,12 @@ __all__ = [
     "Tcgen05Cp",
     "Tcgen05CpPair",
     "Tcgen05CpRows",
+    "Tcgen05CpRowsPair",
     "Tcgen05Ld",
     "Tcgen05Mma",
     "Tcgen05Mma64",
     "Tcgen05MmaCells",
+    "Tcgen05MmaCellsPair",
     "Tcgen05MmaPair",
     "Tcgen05MmaPair64",
     "Tcgen05MmaScaled",

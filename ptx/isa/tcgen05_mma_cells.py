@@ -1,4 +1,4 @@
-"""tcgen05.mma with its left operand in tensor memory: what threads have stored there, as weights of attention.
+"""tcgen05.mma with its left operand in tensor memory: what threads have stored there, or copies have brought.
 
 operands   a (128 x k) in TMEM, a row in each lane, k along the columns; b (k x n) in SMEM, in the layouts of TMA; c
            (128 x n) in TMEM
@@ -19,7 +19,7 @@ from tinygpu.expressions import all_of
 from tinygpu.language.memories import SMEM, TMEM, Memory
 from tinygpu.language.tile import Tile
 from tinygpu.ptx.isa.shared_operands import K_BYTES
-from tinygpu.ptx.isa.tcgen05_mma import Kind, Tcgen05Mma
+from tinygpu.ptx.isa.tcgen05_mma import Kind, Tcgen05Mma, Tcgen05MmaPair
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,3 +47,17 @@ class Tcgen05MmaCells(Tcgen05Mma):
         step = a.dtype.bits * a.shape[1] // 8
         sentence = f"each instruction multiplies {K_BYTES} bytes along k of operand a"
         return (self.rule("step of a", all_of([step == K_BYTES]), sentence), *self.rules_of("b", b, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Tcgen05MmaCellsPair(Tcgen05MmaCells, Tcgen05MmaPair):
+    """tcgen05.mma.cta_group::2 of 256 rows with a in TMEM: each CTA has 128 rows of a, and reads half of b in SMEM.
+
+    One thread of the first CTA issues it for both. They are neighbours along the last axis of the grid.
+
+    n  columns of one instruction, half of them in each CTA's part of b
+    """
+
+    @property
+    def label(self) -> str:
+        return "tcgen05.mma.cells.pair"

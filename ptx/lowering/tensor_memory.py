@@ -11,7 +11,7 @@ import numpy as np
 from tinygpu.expressions import expr
 from tinygpu.language.buffer_space import BARRIER_BYTES
 from tinygpu.language.data_paths import LANES_OF_A_WARP, columns_taken, divides_columns, path_of
-from tinygpu.language.instruction import ROW_BYTES, CellLoad, CellStore, ChunkCopy, MatrixMultiply, RowCopy
+from tinygpu.language.instruction import CellLoad, CellStore, ChunkCopy, MatrixMultiply, RowCopy
 from tinygpu.language.memories import CELL_BITS, TMEM, TMEM_LANES
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -178,16 +178,16 @@ def copy(context: Context, s: n.Copy) -> None:
 
 
 def _copy_rows(context: Context, s: n.Copy, instruction: RowCopy) -> None:
-    """One instruction for each 32 bytes of the rows, whose cells follow one another."""
+    """One instruction for each piece of the rows, whose cells follow one another."""
     emit, to = context.emit, _begins(context, s.target)
     row, column = s.source.offset
-    step = ROW_BYTES * 8 // s.target.dtype.bits
+    step = instruction.row_bytes * 8 // s.target.dtype.bits
     pieces = int(s.source.shape[1]) // step
     emit.comment(f"{s.name}: {s.target.name} = {instruction.label} {s.source.name}, {pieces} pieces")
     for number in range(pieces):
         piece = replace(s.source, offset=(row, column + number * step))
         word = warpgroup.descriptor(context, warpgroup.operand(context, instruction, piece, 1, 0), 0)
-        cells = emit.add(to, number * ROW_BYTES * 8 // CELL_BITS)
+        cells = emit.add(to, number * instruction.row_bytes * 8 // CELL_BITS)
         context.engine(written(instruction.statement, f"[{cells}]", str(word)))
 
 
@@ -284,10 +284,10 @@ def _runs(instruction: CellLoad | CellStore, tile: Tile, each: int) -> Iterator[
     taken = int(columns_taken(path)) // each
     window, step = taken // instruction.windows, instruction.columns
     apart = (window,) if instruction.windows > 1 else ()
-    rows, places = path[0].size, path.coordinates(("lane", "column"))
+    rows, columns, places = path[0].size, path[1].size, path.coordinates(("lane", "column"))
     first = np.flatnonzero(places[:, 0] < LANES_OF_A_WARP)
     element = {
-        (lane, column): (index % rows, index // rows)
+        (lane, column): (index % rows, index // rows % columns)
         for index, (lane, column) in zip(first.tolist(), places[first].tolist(), strict=True)
     }
     per, together = instruction.access(1, 1)[1].size, instruction.per_register

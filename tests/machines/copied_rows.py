@@ -1,4 +1,4 @@
-"""A machine whose left operand is copied from shared to tensor memory once, and multiplied several times."""
+"""Machines whose left operand is copied from shared to tensor memory once, and multiplied several times."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Held(Machine):
     get, st = isa.Tcgen05Ld(), isa.StGlobal(1)
 
     def program(self, p: Tracer) -> None:
-        kind, bn = self.a.dtype, self.bn
-        step = 256 // kind.bits
+        kind, bn, ctas = self.a.dtype, self.bn, self.mma.ctas
+        part, step = bn // ctas, 256 // kind.bits
         rows = blocked((128, bn), threads=128, vector=1, across=1, name="c")
         with (
-            p.grid((self.m, 128), persistent=True) as (i,),
+            p.grid((self.m, 128), persistent=True, cluster=ctas) as (i,),
             p.pipeline("brought", self.slots, a=p.smem(kind, (128, K), swizzle=self.width)) as brought,
-            p.pipeline("ring", self.stages, b=p.smem(kind, (K, bn), swizzle=64, contiguous=0)) as ring,
+            p.pipeline("ring", self.stages, b=p.smem(kind, (K, part), swizzle=64, contiguous=0)) as ring,
             p.pipeline("left", self.slots, a=p.buffer(TMEM, kind, (128, K))) as left,
             p.pipeline("sums", 2, c=p.buffer(TMEM, "f32", (128, bn))) as sums,
         ):
@@ -37,7 +37,7 @@ class Held(Machine):
                 with brought.produce() as s:
                     p.copy(self.tma, self.a.tile(i, 0, shape=(128, K)), s.a)
                 with p.loop(self.n, step=bn) as j, ring.produce() as s:
-                    p.copy(self.tma, self.b.tile(0, j, shape=(K, bn)), s.b)
+                    p.copy(self.tma, self.b.tile(0, self.columns(p, j), shape=(K, part)), s.b)
             with p.role("copier", warps=1, first=1), brought.consume() as s, left.produce() as f:
                 self.copy_rows(p, s.a, f.a)
             with (
@@ -46,12 +46,16 @@ class Held(Machine):
             ):  # fmt: skip
                 p.clear(t.c)
                 with p.unroll(K, step=step) as kt:
-                    p.multiply(self.mma, t.c, f.a.window((0, kt), (128, step)), s.b.window((kt, 0), (step, bn)))
+                    p.multiply(self.mma, t.c, f.a.window((0, kt), (128, step)), s.b.window((kt, 0), (step, part)))
             with p.role("epilogue", warps=4, first=4), p.loop(self.n, step=bn) as j, sums.consume() as t:
                 p.store(self.st, self.c.tile(i, j, shape=(128, bn)), p.load(self.get, t.c, rows))
 
     def copy_rows(self, p: Tracer, rows: Any, cells: Any) -> None:
         p.copy(self.cp, rows, cells)
+
+    def columns(self, p: Tracer, j: Any) -> Any:
+        """Where what a CTA brings of b's columns begins."""
+        return j
 
     @staticmethod
     def reference(a: Any, b: Any) -> Any:
@@ -64,3 +68,12 @@ class HeldInHalves(Held):
     def copy_rows(self, p: Tracer, rows: Any, cells: Any) -> None:
         with p.unroll(K, step=K // 2) as at:
             p.copy(self.cp, rows.window((0, at), (128, K // 2)), cells.window((0, at), (128, K // 2)))
+
+
+class HeldByPairs(Held):
+    """The same by pairs of CTAs: each has 128 rows of a, and brings half of the columns of b that both multiply"""
+
+    cp, mma = isa.Tcgen05CpRowsPair(), isa.Tcgen05MmaCellsPair(Held.bn)
+
+    def columns(self, p: Tracer, j: Any) -> Any:
+        return j + p.rank(0) % 2 * (self.bn // 2)

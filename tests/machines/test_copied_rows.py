@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from copied_rows import KINDS, Held, HeldInHalves, K
+from copied_rows import KINDS, Held, HeldByPairs, HeldInHalves, K
+from text_edits import TextEdit, exchanged, without
 
 from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
-from tinygpu.language import TMEM, DeclarationError, Tracer, blocked
+from tinygpu.language import TMEM, DeclarationError, Dim, Input, Machine, Output, Tracer, blocked
+from tinygpu.language.data_paths import rows_in_lanes
 from tinygpu.language.tile import Tile
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards.specimen import COLUMNS, ROWS, smem_operand, swizzled_operand
+from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build, solve_buffers
 from tinygpu.ptx.lowering.lower import lowered
 from tinygpu.ptx.protocol.certificate import Proofs, certify
@@ -28,7 +33,7 @@ from tinygpu.spaces.build import build_space
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.end_to_end
 def test_random_candidates_are_right_and_proved(seed: int, kind: str, draw_candidate: Any) -> None:
-    machine = (Held, HeldInHalves)[seed % 2]
+    machine = (Held, HeldInHalves, HeldByPairs)[seed]
     problem = machine.problem(m=(128, 300, 77)[seed], n=(64, 200, 33)[seed], dtypes={"a": kind})
     space = build_space(machine, problem, device("b200"))
     point = draw_candidate(space, seed)
@@ -100,6 +105,86 @@ def test_no_role_multiplies_the_rows_that_it_copies() -> None:
         "OneRole.program: role multiplier fills 'left' in tensor memory and consumes it itself, and a commit tells "
         "another role that it is full; give one of the two to another role"
     )
+
+
+@cache
+def by_pairs() -> tuple[Any, Kernel]:
+    problem = HeldByPairs.problem(m=300, n=96)
+    space = build_space(HeldByPairs, problem, device("b200"))
+    (point,) = space.space.restrict({"bn": 32, "stages": 1, "slots": 1}).sample(1, np.random.default_rng(0))
+    return problem, build(space.program(point), problem, point, SolverCache()).kernel
+
+
+WRONG_PAIRS: dict[str, TextEdit] = {
+    "rows of half of each piece": exchanged(r"\.128x256b \[", ".128x128b ["),
+    "rows of the first CTA alone": exchanged(r"tcgen05\.cp\.cta_group::2", "tcgen05.cp.cta_group::1"),
+    "rows are copied before they have come": without("try_wait", 2),
+    "rows are copied over those that are multiplied": without("try_wait", 3),
+    "rows are multiplied before they are there": without("try_wait", 4),
+    "nobody is told that rows were copied": without("tcgen05.commit", 0),
+    "nobody is told that rows are there": without("tcgen05.commit", 1),
+    "nobody is told that rows were multiplied": without("tcgen05.commit", 4),
+    "the descriptor says 128 rows": exchanged(r"(kind::f16 .*, )0x10", r"\g<1>0x08"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PAIRS)
+def test_wrong_kernels_of_pairs_are_refused(name: str) -> None:
+    problem, kernel = by_pairs()
+    assert verify(kernel, HeldByPairs, problem, orders=("late",)).passed
+    wrong = replace(kernel, ptx=WRONG_PAIRS[name](kernel.ptx))
+    assert not verify(wrong, HeldByPairs, problem, orders=("late",)).passed
+
+
+def test_copies_and_products_are_of_as_many_ctas() -> None:
+    sentence = (
+        "Alone.program: cp copies in one CTA and others in pairs; tcgen05 instructions of a kernel are all of one CTA, "
+        "or all of two"
+    )
+    with pytest.raises(DeclarationError, match=f"^{re.escape(sentence)}($|\n)"):
+
+        class Alone(HeldByPairs):
+            """rows are copied in one CTA, and multiplied by two"""
+
+            cp = isa.Tcgen05CpRows()
+
+
+def test_a_left_operand_whose_elements_have_cells_of_their_own_is_refused() -> None:
+    sentence = (
+        "Spread.program: mma (tcgen05.mma.cells) reads left.a with row r in lane r, 32 bits along k in a cell, and "
+        "each of its elements has a cell at (128,16):(1@lane,1@column); leave the path of its buffer out"
+    )
+    with pytest.raises(DeclarationError, match=f"^{re.escape(sentence)}($|\n)"):
+
+        class Spread(Machine):
+            """halves with a cell each, as sums of f16 have them"""
+
+            m = Dim()
+            b, c = Input("f16", 16, 64, majors=("col",)), Output("f32", m, 64)
+            tma, mma, put = isa.TmaLoad(), isa.Tcgen05MmaCells(64), isa.Tcgen05St(packed=True)
+
+            def program(self, p: Any) -> None:
+                path = rows_in_lanes(128, 16)
+                with (
+                    p.grid((self.m, 128)),
+                    p.pipeline("ring", 1, b=p.smem("f16", (16, 64), swizzle=32, contiguous=0)) as ring,
+                    p.pipeline("left", 1, a=p.buffer(TMEM, "f16", (128, 16), path=path)) as left,
+                    p.pipeline("sums", 1, c=p.buffer(TMEM, "f32", (128, 64))) as sums,
+                ):
+                    with p.role("producer", warps=1), ring.produce() as s:
+                        p.copy(self.tma, self.b.tile(0, 0, shape=(16, 64)), s.b)
+                    with p.role("stores", warps=4, first=4), left.produce() as f:
+                        p.store(self.put, f.a, p.full(self.put.held((128, 16), path), "f16", 1.0))
+                    with (
+                        p.role("multiplier", warps=1, first=1), left.consume() as f, ring.consume() as s,
+                        sums.produce() as t,
+                    ):  # fmt: skip
+                        p.clear(t.c)
+                        p.multiply(self.mma, t.c, f.a, s.b)
+
+            @staticmethod
+            def reference(b: Any) -> Any:
+                return np.ones((1, 16)) @ b
 
 
 def test_rows_are_moved_by_no_partition() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from text_edits import TextEdit, exchanged, without
 
 import tinygpu as tg
 from tinygpu.cost.counting import count
@@ -201,31 +201,8 @@ def test_its_kernel_is_right_in_every_order_and_assembles_without_spills() -> No
         assert (assembly.spill_store_bytes, assembly.stack_bytes) == (0, 0)
 
 
-def without(pattern: str, which: int = 0) -> Callable[[str], str]:
-    """The text without one line; of a wait, without going back to it as well."""
-
-    def edit(ptx: str) -> str:
-        lines = ptx.splitlines()
-        found = [i for i, line in enumerate(lines) if re.search(pattern, line)]
-        assert len(found) > which, pattern
-        at = found[which]
-        lines[at : at + 1 + ("try_wait" in lines[at])] = [""]
-        return "\n".join(lines)
-
-    return edit
-
-
-def exchanged(old: str, new: str) -> Callable[[str], str]:
-    def edit(ptx: str) -> str:
-        text, times = re.subn(old, new, ptx, count=1)
-        assert times, old
-        return text
-
-    return edit
-
-
 WORD = 0x08A00000  # 128 x 128 of e4m3 with ue8m0
-WRONG: dict[str, Callable[[str], str]] = {
+WRONG: dict[str, TextEdit] = {
     "the second of four scales of a first": exchanged(f"{WORD:#010x}", f"{WORD | 1 << 29:#010x}"),
     "the second of four scales of b first": exchanged(f"{WORD:#010x}", f"{WORD | 1 << 4:#010x}"),
     "scales that are ue4m3": exchanged(f"{WORD:#010x}", f"{WORD & ~(1 << 23):#010x}"),

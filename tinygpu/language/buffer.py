@@ -23,7 +23,7 @@ class Buffer:
                 width of the swizzle with which TMA writes and wgmma reads: first come that many bytes of every row,
                 then the next of every row; within, 16-byte chunks are exchanged. None: whole rows
     path        where its elements lie in TMEM, (row, column) -> (lane, column), each in a cell of its own; None: row r
-                in lane r, and narrow elements side by side in a cell
+                in lane r, and narrow elements side by side in a cell. A third mode counts lanes with the same rows
     over        name of the buffer of the same slot in whose columns it lies (TMEM); "": it has columns of its own
     atom_bytes  bytes that the swizzle leaves together: 16, or 32, which exchanges pairs of chunks
     padded      elements of 4 or 6 bits lie as tensor cores read them beside 8-bit ones: each 16 of them fill the first

@@ -2,10 +2,14 @@
 
 Most tiles have row r in lane r. Of a product with fewer rows than there are lanes, rows are in some of the lanes, or
 one half of the columns lies below the other: who multiplies says so (`MatrixMultiply.path`), a buffer has it, and what
-a warp reaches there, by the lanes and columns of its instruction, is found through it.
+a warp reaches there, by the lanes and columns of its instruction, is found through it. Where the same rows lie in
+several lanes, as copies may lay them (`RowCopy.path`), a third mode of the path counts the copies.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.tile import Tile
@@ -15,6 +19,8 @@ from tinygpu.layouts.leaf import Leaf, same
 from tinygpu.layouts.step import E, Step
 
 LANES_OF_A_WARP = 32
+Digit: TypeAlias = tuple[Leaf, Leaf | Step]
+Steps: TypeAlias = tuple[Digit, ...]
 
 
 def rows_in_lanes(rows: Operand, columns: Operand) -> Layout:
@@ -51,7 +57,16 @@ def path_of(tile: Tile) -> Layout:
         return rows_in_lanes(*tile.shape)
     if divides_columns(buffer.path):
         return buffer.path
-    return Layout.of(buffer.path[0].steps, [(tile.shape[1], E("column"))])
+    return Layout.of(buffer.path[0].steps, [(tile.shape[1], E("column"))], *copies(buffer.path))
+
+
+def copies(path: Layout) -> list[Steps]:
+    """The digits that count lanes with the same rows, as a mode; none where every row lies in one lane.
+
+    >>> copies(rows_in_lanes(128, 64))
+    []
+    """
+    return [mode.steps for mode in path.modes[2:]]
 
 
 def alike(one: Layout, other: Layout) -> bool:
@@ -74,6 +89,11 @@ def held(access: Layout, path: Layout) -> Layout | None:
     >>> path = Layout.parse("((16,4),64):((1@lane,32@lane),1@column)")
     >>> print(held(Layout.parse("((16,2),32):((1@lane,32@column),1@column)"), path))
     ((16,2,4),32):((1@0,32@1,16@0),1@1)
+
+    Who reaches copies of the same rows holds the same.
+
+    >>> print(held(Layout.parse("(32,4):(1@lane,1@column)"), Layout.parse("(64,4,2):(1@lane,1@column,64@lane)")))
+    ((64,2),4):((1@0,0),1@1)
     """
     warps = [(2, 32 * E("lane")), (2, 64 * E("lane"))]
     threads = _through([*access[0].steps, *warps], path)
@@ -83,23 +103,21 @@ def held(access: Layout, path: Layout) -> Layout | None:
     return coalesce_modes(Layout.of(threads, registers))
 
 
-def _lanes(path: Layout) -> list[tuple[Leaf, Step]]:
-    """(size, step) of the digits that move along lanes, with the step along the tile beside that along the lanes."""
-    found = []
+def _lanes(path: Layout) -> list[tuple[Leaf, Leaf, Leaf | Step]]:
+    """(size, step along the lanes, step along the tile) of digits that move along lanes; of copies the last is 0."""
+    found: list[tuple[Leaf, Leaf, Leaf | Step]] = []
     for axis, mode in enumerate(path.modes):
         below: Leaf = 1
         for size, step in mode.steps:
             if isinstance(step, Step) and not same(step.along("lane"), 0):
-                found.append((size, step.along("lane") * E("lane") + below * E(axis)))
+                found.append((size, step.along("lane"), below * E(axis) if axis < 2 else 0))
             below = expr(below) * size
     return found
 
 
-def _through(
-    digits: list[tuple[Leaf, Leaf | Step]] | tuple[tuple[Leaf, Leaf | Step], ...], path: Layout
-) -> list[tuple[Leaf, Leaf | Step]] | None:
+def _through(digits: Sequence[Digit], path: Layout) -> list[Digit] | None:
     """Digits along lanes and columns as digits along rows and columns of the tile."""
-    out: list[tuple[Leaf, Leaf | Step]] = []
+    out: list[Digit] = []
     for size, step in digits:
         if same(size, 1):
             continue
@@ -116,11 +134,10 @@ def _through(
     return out
 
 
-def _along_lanes(lane: int, size: int, path: Layout) -> Step | None:
+def _along_lanes(lane: int, size: int, path: Layout) -> Leaf | Step | None:
     """One step of a digit of so many values along so many lanes, along the tile; None where there is nothing."""
-    for many, step in _lanes(path):
-        first, known = int(expr(step.along("lane"))), expr(many).is_number
+    for many, step, moved in _lanes(path):
+        first, known = int(expr(step)), expr(many).is_number
         if known and first <= lane and lane % first == 0 and lane * size <= first * int(expr(many)):
-            axis, count = next((a, c) for a, c in step.terms if a != "lane")
-            return lane // first * count * E(axis)
+            return lane // first * moved
     return None

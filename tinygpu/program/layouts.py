@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, joined
 from tinygpu.language.buffer import Buffer
-from tinygpu.language.data_paths import columns_taken, rows_in_lanes
+from tinygpu.language.data_paths import columns_taken, copies, rows_in_lanes
 from tinygpu.language.memories import CELL_BITS, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.algebra import concatenate
@@ -146,4 +146,4 @@ def _tensor_memory(b: Buffer) -> Layout | None:
     if b.element_bits != CELL_BITS or len(b.shape) != 2:
         return None
     path = rows_in_lanes(*b.shape) if b.path is None else b.path
-    return Layout.of(path[0].steps, path[1].steps, [(b.stages, columns_taken(path) * E("column"))])
+    return Layout.of(path[0].steps, path[1].steps, *copies(path), [(b.stages, columns_taken(path) * E("column"))])

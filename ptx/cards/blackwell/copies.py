@@ -30,8 +30,11 @@ def copies() -> Iterator[str]:
     yield readings("cp")
     yield (
         "Rows for A in tensor memory, copied once and multiplied several times, are `isa.Tcgen05CpRows` in a program: "
-        "`p.copy(cp, stage.a, cells.a)` in a role of its own, which tells the multiplier by a commit. By hand one "
-        "thread may do both, without a wait between copy and product."
+        "`p.copy(cp, stage.a, cells.a)` in a role of its own, which tells the multiplier by a commit; "
+        "`isa.Tcgen05CpRowsPair` does it in both CTAs of a pair. By hand one thread may do both, without a wait "
+        "between copy and product. The shapes of 16 bytes of a row bring what belongs to each row of a product "
+        "into the lanes of its sums: of 128 rows, with `.02_13` of 64 whose sums fill all lanes (layouts B and E), "
+        "with `.warpx4` of 32 (layout G)."
     )
     yield from carded(card("tcgen05.cp.rows"))
     yield "### Other shapes"

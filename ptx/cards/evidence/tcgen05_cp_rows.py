@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
 from tinygpu.language import TMEM
-from tinygpu.language.instruction import ROW_BYTES
 from tinygpu.language.tile import Tile
 from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, Frame, told_and_read
 from tinygpu.ptx.cards.specimen import (
@@ -26,70 +27,89 @@ from tinygpu.ptx.cards.specimen import (
     Twin,
     Variant,
     exists_on,
+    markdown_table,
     swizzled_operand,
 )
-from tinygpu.ptx.isa.tcgen05_cp import Tcgen05CpRows
+from tinygpu.ptx.isa.tcgen05_cp import SHAPES, Tcgen05CpRows
 
 LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%s], [%x_map, {0, 0}]"
 SWIZZLE = 64
-CELLS = ROW_BYTES // 4
+WHOLE = "128x256b"
 
 
 def variants() -> Iterator[Variant]:
-    """The shape among others that do not exist, for every target."""
+    """The shapes among others that do not exist, for every target."""
+    known = [shape.name for shape in SHAPES]
+    others = ("128x256b.warpx2", "128x128b.warpx2::02_13", "64x128b", "64x128b.warpx2", "256x128b", "128x512b")
     for target, _ in TARGETS:
         exists = exists_on(Tcgen05CpRows(), target)
-        shapes = ("128x256b", "128x256b.warpx2", "256x128b", "128x512b")
-        for group, shape, to in itertools.product((0, 1, 3), shapes, ("[%r0]", "%r0")):
+        for group, shape, to in itertools.product((0, 1, 3), (*known, *others), ("[%r0]", "%r0")):
             text = f"tcgen05.cp.cta_group::{group}.{shape} {to}, %d0;"
-            yield Variant(text, target, exists and (group, shape, to) == (1, "128x256b", "[%r0]"))
+            yield Variant(text, target, exists and shape in known and (group, to) == (1, "[%r0]"))
 
 
 def specimen(
     title: str,
+    shape: str = WHOLE,
     *,
-    rows: int = 128,
-    steps: tuple[int, int] = (CELLS, ROW_BYTES),
+    rows: int = 0,
+    step_bytes: int = 0,
     lane: int = 0,
-    named: int = SWIZZLE,
+    named: int = 0,
     waits: bool = True,
     commit: str = COMMIT,
     after: str = AFTER,
 ) -> Specimen:
-    """TMA brings 128 rows of 64 bytes, one thread has them copied, and each thread reads the row of its lane.
+    """TMA brings rows, one thread has them copied, and each thread reads the row of its lane.
 
-    rows    that are brought
-    steps   columns, and bytes of a row, from one piece to the next
-    lane    to which the rows are copied
-    named   width of the swizzle in the descriptors
-    waits   whether the rows are waited for before they are copied
+    shape       128 rows have 64 bytes of which one instruction copies 32; of other shapes rows have 16
+    rows        that are brought, where they are fewer
+    step_bytes  of a row, from one piece to the next, where they are others than those of an instruction
+    lane        to which the rows are copied
+    named       width of the swizzle in the descriptors, where it is another
+    waits       whether the rows are waited for before they are copied
     """
-    instruction, words = Tcgen05CpRows(), SWIZZLE // 4
-    d, frame = [f"%r{i}" for i in range(words)], Frame(128 * SWIZZLE, 32, words)
+    instruction = Tcgen05CpRows(shape)
+    width = SWIZZLE if shape == WHOLE else instruction.row_bytes
+    words, each, brought_rows = width // 4, instruction.row_bytes, rows or instruction.rows
+    d, frame = [f"%r{i}" for i in range(words)], Frame(128 * width, 32, words)
     brought, free = frame.at + 16, words + 2
-    low, high = (instruction.descriptor(named, 0, False) >> shift & 0xFFFFFFFF for shift in (0, 32))
+    low, high = (instruction.descriptor(named or width, 0, False) >> shift & 0xFFFFFFFF for shift in (0, 32))
     lines = ["setp.ne.u32 %p0, %t, 0;", f"@!%p0 mbarrier.init.shared.b64 [%s+{brought}], 1;", *frame.begin()]
     lines += ["@%p1 bra $issued;"]
-    lines += [f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%s+{brought}], {rows * SWIZZLE};"]
+    lines += [f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%s+{brought}], {brought_rows * width};"]
     lines += [f"{LOAD}, [%s+{brought}];"]
     if waits:
         lines += ["$brought:", f"mbarrier.try_wait.parity.shared::cta.b64 %p4, [%s+{brought}], 0;"]
         lines += ["@!%p4 bra $brought;"]
-    for number in range(SWIZZLE // ROW_BYTES):
-        lines += [f"add.u32 %r{free}, %s, {number * steps[1]};", f"shr.u32 %r{free}, %r{free}, 4;"]
+    for number in range(width // each):
+        lines += [f"add.u32 %r{free}, %s, {number * (step_bytes or each)};", f"shr.u32 %r{free}, %r{free}, 4;"]
         lines += [f"or.b32 %r{free}, %r{free}, {low:#x};", f"mov.b32 %r{free + 1}, {high:#010x};"]
         lines += [f"mov.b64 %d0, {{%r{free}, %r{free + 1}}};"]
-        lines += [f"add.u32 %r{free}, %r{words}, {(lane << 16) + number * steps[0]};"]
+        lines += [f"add.u32 %r{free}, %r{words}, {(lane << 16) + number * each // 4};"]
         lines += [instruction.statement(f"[%r{free}]", "%d0")]
     lines += told_and_read(frame, f"%r{free}", f"%r{words + 1}", d, commit, after)
 
     def meaning(x: Any) -> Any:
-        return x
+        lanes = instruction.path(1).coordinates(("lane", "column"))[:, 0]
+        out = np.empty_like(x)
+        out[lanes] = np.asarray(x)[np.arange(128) % instruction.rows]
+        return out
 
     fields = (Field("x", "f32", words), Field("out", "f32", words, "out"))
-    maps = (FieldMap("x", (words, 128), (words, rows), SWIZZLE),)
+    maps = (FieldMap("x", (words, 128), (words, brought_rows), SWIZZLE if width == SWIZZLE else 0),)
     body = "\n".join(line for line in lines if line)
     return Specimen(title, body, fields, meaning, 100, (8, 6), 128, brought + 8, maps, 1024, 1, True)
+
+
+def shapes() -> tuple[tuple[str, str], ...]:
+    """What each shape copies, and to which lanes."""
+    rows = []
+    for shape in SHAPES:
+        one = Tcgen05CpRows(shape.name)
+        rows.append((f"`.{shape.name}`", one.rows, one.row_bytes, f"`{one.path(one.row_bytes // 4)}`"))
+    title = "Shapes: (row, column) of cells to (lane, column); a third mode counts lanes with the same rows"
+    return ((title, markdown_table(("shape", "rows", "bytes of each", "path"), rows)),)
 
 
 def cards() -> Iterator[Card]:
@@ -104,15 +124,21 @@ def cards() -> Iterator[Card]:
     brought = Guarantee(f"{label} arrival", "the rows have come when they are copied", "emulator")
     waits = Guarantee(f"{label} completion", "a commit is waited for before others use the columns", "emulator")
     fence = Guarantee(f"{label} fence", "tcgen05.fence::after_thread_sync stands behind the wait", "emulator")
+    again = Guarantee(f"{label} copies", "of fewer rows each is in the lanes that its shape's path says", "emulator")
     good = specimen("tcgen05.cp: 128 rows of 64 bytes")
+    two = specimen("tcgen05.cp: 64 rows of 16 bytes", "64x128b.warpx2::02_13")
     twins = (
         Twin(target.name, "assembler", good, replace(good, target=90), "tcgen05"),
         Twin(rows.name, "emulator", good, specimen("tcgen05.cp: 64 rows are brought", rows=64), "never initialised"),
         Twin(
-            columns.name, "emulator", good, specimen("tcgen05.cp: 16 bytes further", steps=(CELLS, 16)), WRONG_VALUES,
+            columns.name, "emulator", good, specimen("tcgen05.cp: 16 bytes further", step_bytes=16), WRONG_VALUES,
         ),
         Twin(lanes.name, "emulator", good, specimen("tcgen05.cp: rows to lane 32", lane=32), "lane 32"),
         Twin(exists.name, "assembler", good, good.respelled("128x256b", "128x512b"), "128x512b"),
+        Twin(
+            again.name, "emulator", two, replace(two.respelled("02_13", "01_23"), title="tcgen05.cp: to other lanes"),
+            WRONG_VALUES,
+        ),
         Twin(layout.name, "emulator", good, specimen("tcgen05.cp: as if under 32 bytes", named=32), WRONG_VALUES),
         Twin(
             brought.name, "emulator", good, specimen("tcgen05.cp: rows are not waited for", waits=False),
@@ -132,12 +158,15 @@ def cards() -> Iterator[Card]:
         operands=(
             ("stage (128 x columns)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes", "any, not padded"),
             ("x (128 x columns)", "TMEM", "row r in lane r, its bytes along the columns", "the same"),
+            ("stage (64 or 32 x columns)", "SMEM", "the same, or rows of 16 bytes", "32 bits"),
+            ("x (64 or 32 x columns)", "TMEM", "row r in the lanes that the path of the shape says", "the same"),
         ),
         rules=(target, rows, columns),
-        guarantees=(lanes, exists, layout, brought, waits, fence),
+        guarantees=(lanes, exists, again, layout, brought, waits, fence),
         meaning="x = stage",
-        cost="the bytes of the rows from SMEM; an instruction for each 32 bytes of a row",
+        cost="the bytes of the rows from SMEM; an instruction for each 32 or 16 bytes of a row",
         example=good,
         twins=twins,
         variants=variants,
+        pictures=shapes,
     )

@@ -42,7 +42,7 @@ from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
 from tinygpu.language.instruction.group import Group
 from tinygpu.language.instruction.matrices import MatrixLoad, MatrixMove, MatrixStore
 from tinygpu.language.instruction.multiply import WORD_OF_SCALES, Fragment, MatrixMultiply, Scales
-from tinygpu.language.instruction.row_copy import ROW_BYTES, RowCopy
+from tinygpu.language.instruction.row_copy import RowCopy
 from tinygpu.language.instruction.shuffle import LaneCombine, LaneRead, LaneShift, Shuffle, pairwise
 from tinygpu.language.instruction.tiling import Tiled, held_digits, tiled
 from tinygpu.language.instruction.transfer import Transfer
@@ -51,7 +51,6 @@ __all__ = [
     "CHUNK_BYTES",
     "OLDEST_TARGET",
     "OPERANDS",
-    "ROW_BYTES",
     "WORD_OF_SCALES",
     "WRITTEN_FOR",
     "BulkTransfer",

@@ -6,24 +6,37 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import all_of
+from tinygpu.expressions import Operand, all_of
+from tinygpu.language.data_paths import alike, path_of, rows_in_lanes
 from tinygpu.language.instruction.cell_copy import CellCopy
 from tinygpu.language.instruction.chunk_copy import CHUNK_BYTES
 from tinygpu.language.memories import TMEM_LANES
 from tinygpu.language.tile import Tile
-
-ROW_BYTES = 32  # PTX ISA, tcgen05.cp.128x256b: of each row, in one instruction
+from tinygpu.layouts.layout import Layout
 
 
 @dataclass(frozen=True, eq=False)
 class RowCopy(CellCopy):
-    """Moves 128 rows into the lanes of TMEM, 32 bytes of each in one instruction, which are eight columns.
+    """Moves rows into the lanes of TMEM, so many bytes of each in one instruction, side by side in the columns.
 
-    The source is (128, columns) in SMEM, contiguous along the columns, under a swizzle of 32, 64 or 128 bytes, as TMA
-    brings it and products read it. The target has the same extents: row r in lane r, its bytes along the columns.
+    The source is (rows, columns) in SMEM, contiguous along the columns, under a swizzle as TMA brings it and products
+    read it. The target has the same extents, and lies as `path` says: by default row r in lane r, its bytes along the
+    columns; where rows lie in several lanes, its elements fill cells.
+
+    rows       of the source
+    row_bytes  of each, in one instruction
     """
 
-    piece_bytes: ClassVar[int] = TMEM_LANES * ROW_BYTES
+    rows: ClassVar[int] = TMEM_LANES
+    row_bytes: ClassVar[int] = 32
+
+    @property
+    def piece_bytes(self) -> int:  # type: ignore[override]
+        return self.rows * self.row_bytes
+
+    def path(self, columns: Operand) -> Layout:
+        """(row, column) -> (lane, column) of the target; a third mode counts lanes with the same rows."""
+        return rows_in_lanes(self.rows, columns)
 
     def meaning(self, values: Any) -> Any:
         """The same rows."""
@@ -48,16 +61,35 @@ class RowCopy(CellCopy):
             together = f"under a swizzle that leaves {buffer.atom_bytes} bytes together"
             lies = "padded" if buffer.padded else together
             raise ValueError(f"{self.label} moves rows as products read them along k, and {buffer.name} lies {lies}")
-        rows = [source.shape[0] == TMEM_LANES, target.shape[0] == TMEM_LANES, source.shape[1] == target.shape[1]]
+        self._lies_there(target)
+        rows = [source.shape[0] == self.rows, target.shape[0] == self.rows, source.shape[1] == target.shape[1]]
         return (
             self.rule(
                 f"rows of {target.name}",
                 all_of(rows),
-                f"{source.name} and {target.name} have {TMEM_LANES} rows, and as many columns",
+                f"{source.name} and {target.name} have {self.rows} rows, and as many columns",
             ),
             self.rule(
                 f"columns of {target.name}",
-                source.shape[1] * buffer.element_bits // 8 % ROW_BYTES == 0,
-                f"each instruction copies {ROW_BYTES} bytes of every row of {source.name}",
+                source.shape[1] * buffer.element_bits // 8 % self.row_bytes == 0,
+                f"each instruction copies {self.row_bytes} bytes of every row of {source.name}",
             ),
         )
+
+    def _lies_there(self, target: Tile) -> None:
+        """The target lies where the rows are laid."""
+        wanted, buffer = self.path(target.shape[1]), target.buffer
+        path = None if buffer is None else buffer.path
+        if path is None and wanted.rank == 2:
+            return
+        if path is None or not alike(wanted, path_of(target)):
+            have = "row r in lane r" if path is None else str(path_of(target))
+            raise ValueError(
+                f"{self.label} lays rows as {wanted} says, and {target.name} has {have}: give its buffer "
+                "path=path(columns) of the instruction"
+            )
+        if buffer is not None and buffer.element_bits != target.dtype.bits:
+            raise ValueError(
+                f"{self.label} lays elements of {target.dtype.bits} bits side by side in a cell, and those of "
+                f"{buffer.name} have one each: copy elements of {buffer.element_bits} bits, or leave its path out"
+            )

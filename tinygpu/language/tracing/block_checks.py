@@ -87,7 +87,7 @@ class BlockChecks(Record):
         if not isinstance(path, Layout):
             said = "a layout (row, column) -> (lane, column), as path(columns) of an instruction gives it"
             raise self.fail(f"the path of a buffer in TMEM is {said}, not {path!r}")
-        if kind.bits not in (CELL_BITS // 2, CELL_BITS) or path.rank != 2 or not shape[0].same(_size(path[0])):
+        if kind.bits not in (CELL_BITS // 2, CELL_BITS) or path.rank not in (2, 3) or not shape[0].same(_size(path[0])):
             has = f"{joined(shape, ' x ')} of {kind}"
             raise self.fail(f"the path {path} is not one of {has}: it has other rows, or they fill no cells")
         if not shape[1].same(_size(path[1])):

@@ -179,6 +179,7 @@ class Computing(MatrixChecks):
         self.constraints.extend(instruction.operand_rules(a, b))
         self._fragments_fit(name, instruction, (a, b, accumulator))
         self._path_fits(name, instruction, accumulator)
+        self._left_fits(name, instruction, a)
         self._scales_fit(name, instruction, (a, b), scales, expr(at))
         self._column_fits(name, instruction, expr(column), bool(scales))
         if instruction.places != (RMEM, RMEM, RMEM):

@@ -12,7 +12,7 @@ from tinygpu.expressions import Expr, Operand, all_of, expr, maximum, multiples
 from tinygpu.language.data_paths import LANES_OF_A_WARP, alike, path_of, rows_in_lanes
 from tinygpu.language.instruction import MatrixMultiply, Scales, held_digits
 from tinygpu.language.matrix_fragments import holds_every_element_once
-from tinygpu.language.memories import RMEM, TMEM, TMEM_LANES
+from tinygpu.language.memories import CELL_BITS, RMEM, TMEM, TMEM_LANES
 from tinygpu.language.partition import Condition
 from tinygpu.language.register_windows import is_multiple
 from tinygpu.language.tile import Tile
@@ -71,6 +71,16 @@ class MatrixChecks(OperandChecks):
             raise self.fail(
                 f"{name} ({instruction}) adds up where {wanted} says, and {accumulator.name} lies as {have}; give its "
                 f"buffer path={self.machine.attribute_of(instruction)}.path(columns)"
+            )
+
+    def _left_fits(self, name: str, instruction: MatrixMultiply, a: Tile) -> None:
+        """A left operand in TMEM has row r in lane r, and what fits of its neighbours along k in a cell."""
+        if a.memory is not TMEM or instruction.traced_only or a.buffer is None or a.buffer.path is None:
+            return
+        if a.buffer.element_bits != a.dtype.bits or not alike(rows_in_lanes(*a.shape), path_of(a)):
+            raise self.fail(
+                f"{name} ({instruction}) reads {a.name} with row r in lane r, {CELL_BITS} bits along k in a cell, and "
+                f"each of its elements has a cell at {path_of(a)}; leave the path of its buffer out"
             )
 
     def _scales_fit(
