@@ -13,7 +13,9 @@ from adamw import AdamW
 from append import Append
 from argsort import Argsort
 from block_attention import BlockAttention
+from chunked_attention import ChunkedAttention
 from compaction import Compaction
+from complex_products import ComplexProduct
 from fft import Fft
 from hadamard import Hadamard
 from images import Bilinear, Conv3D, IoU, TransposedConv, TwoSteps
@@ -22,6 +24,7 @@ from lower_solve import LowerSolve
 from manhattan import Manhattan
 from many_axes import GroupNorm
 from masks_of_bits import PhiloxDropout, Suppressed
+from median import Median
 from rows_and_heads import (
     BiasGeluDropout,
     ComplexMul,
@@ -31,6 +34,7 @@ from rows_and_heads import (
     TrilNormalise,
     WeightedCrossEntropy,
 )
+from scaled_fp8 import ScaledFp8
 from segments import BlockSparse, RunLengths, SegmentSoftmax
 from sequences import CumMax, Ema, Fir, SlidingMax
 from sink_attention import SinkAttention
@@ -41,6 +45,7 @@ from swiglu_fp8 import SwigluFp8
 from tile_products import CappedProduct, Int4Matmul, KMeans, RowsOfProducts, Syrk
 from top_of_rows import MatmulTop
 from upper_bound import UpperBound
+from viterbi import Viterbi
 from welford import ColumnMoments
 from windowed_attention import WindowedAttention
 
@@ -119,6 +124,16 @@ CASES: tuple[tuple[type[Machine], dict[str, int], str], ...] = (
     (Argsort, {"m": 1, "n": 1}, "b200"),
     (BlockAttention, {"h": 2, "s": 130, "total": 5, "d": 64}, "a100"),
     (BlockAttention, {"h": 1, "s": 1, "total": 1, "d": 128}, "h100"),
+    (Viterbi, {"b": 3, "t": 13, "s": 32}, "a100"),
+    (Viterbi, {"b": 1, "t": 1, "s": 16}, "b200"),
+    (ScaledFp8, {"m": 77, "n": 144, "k": 272}, "h100"),
+    (ScaledFp8, {"m": 1, "n": 16, "k": 16}, "h100"),
+    (ChunkedAttention, {"b": 2, "t": 77, "d": 32, "e": 64}, "a100"),
+    (ChunkedAttention, {"b": 1, "t": 1, "d": 64, "e": 32}, "h100"),
+    (ComplexProduct, {"m": 137, "n": 72, "k": 72}, "b200"),
+    (ComplexProduct, {"m": 1, "n": 8, "k": 8}, "b200"),
+    (Median, {"h": 13, "w": 41}, "a100"),
+    (Median, {"h": 1, "w": 1}, "b200"),
 )
 PLANS = ((Integral, {"m": 70, "n": 77}), (Integral, {"m": 1, "n": 1}), (Sinkhorn, {"m": 70, "n": 77}))
 SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
@@ -217,9 +232,26 @@ SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
         "equal(total, 0.0), 0.0, out / total",
         "total > 0.0, out / total, 0.0",
     ),
+    (Viterbi, {"b": 2, "t": 9, "s": 16}, "(a + before, p.index(who, 0))", "(a + before, p.index(who, 1))"),
+    (Viterbi, {"b": 2, "t": 9, "s": 16}, "p.cast(p.relayout(score", "p.cast(-p.relayout(score"),
+    (ScaledFp8, {"m": 77, "n": 144, "k": 272}, "self.sa.tile(i, kk // bk,", "self.sa.tile(i, 0 * kk,"),
+    (ScaledFp8, {"m": 77, "n": 144, "k": 272}, "self.sb.tile(j // BLOCK,", "self.sb.tile(0 * j,"),
+    (ScaledFp8, {"m": 77, "n": 144, "k": 272}, "sa * sb", "sa + sb"),
+    (ChunkedAttention, {"b": 2, "t": 77, "d": 32, "e": 64}, "column <= row", "column < row"),
+    (ChunkedAttention, {"b": 2, "t": 77, "d": 32, "e": 64}, "scores, 0.0)", "scores, 1.0)"),
+    (ComplexProduct, {"m": 137, "n": 72, "k": 72}, "(t.ri, s.ai, s.br)", "(t.ri, s.ar, s.br)"),
+    (ComplexProduct, {"m": 137, "n": 72, "k": 72}, "y.window((kt, 0)", "y.window((0, 0)"),
+    (Median, {"h": 13, "w": 41}, "maximum(column + right, 0)", "abs(column + right)"),
+    (Median, {"h": 13, "w": 41}, "r * self.w + c", "r * self.h + c"),
 )
 # Where there is no wgmma, no tensor memory, or no e4m3, there is no such machine.
-ON = {RowsOfProducts: "h100", CappedProduct: "b200", SwigluFp8: "h100"}
+ON = {
+    RowsOfProducts: "h100",
+    CappedProduct: "b200",
+    SwigluFp8: "h100",
+    ScaledFp8: "h100",
+    ComplexProduct: "b200",
+}
 
 
 def slipped(machine: type[Machine], right: str, wrong: str) -> type[Machine]:

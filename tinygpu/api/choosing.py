@@ -24,7 +24,9 @@ from tinygpu.api.finalist import (
 from tinygpu.api.machines import Family
 from tinygpu.api.planned import PlanFinalist, plan_finalists
 from tinygpu.api.problems import Asked, problems
+from tinygpu.cost.occupancy import registers_at_most
 from tinygpu.devices import Device
+from tinygpu.language.live_registers import registers_estimate
 from tinygpu.search.minimize import minimize
 from tinygpu.search.plan_time import PlanTime
 from tinygpu.search.predicted import PredictedTime
@@ -62,14 +64,28 @@ def finalists_of(
 
 def best_refined(space: MachineSpace, point: Values) -> list[list[Refined]]:
     """The best candidates that have these values, as `refine_best` gives them; raises NotAdmitted where none fits."""
-    objective = PredictedTime(space)
-    result = minimize(having(space, point), objective)
+    objective, candidates = PredictedTime(space), having(space, point)
+    result = minimize(candidates, objective)
     if result.ended == "interrupted":
         raise KeyboardInterrupt
     best = refine_best(objective, result, SolverCache())
     if not best:
-        raise NotAdmitted("no candidate with these values can be launched")
+        raise NotAdmitted(f"no candidate with these values can be launched{_why(space, next(iter(candidates)))}")
     return best
+
+
+def _why(space: MachineSpace, point: Values) -> str:
+    """What keeps an admitted candidate from being launched: constraints know all other limits of a CTA."""
+    program, device = space.program(point), space.device
+    threads, needs = int(program.threads), int(registers_estimate(program))
+    most = registers_at_most(device, threads)
+    if needs <= most:
+        return ""
+    listed = " ".join(f"{name}={value}" for name, value in point.items())
+    return (
+        f": with {listed} a thread needs about {needs} registers, and {threads} threads of a CTA have at most {most} "
+        f"each on {device.name}; take smaller tiles, or fewer warps"
+    )
 
 
 @overload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -104,6 +105,19 @@ def occupancy(
         launchable=launchable,
         limit=np.where(launchable, limits.argmin(axis=0), len(LIMITS) - 1),
     )
+
+
+def registers_at_most(device: Device, threads_per_cta: int) -> int:
+    """Registers of each thread, so that a CTA of so many threads can be launched.
+
+    >>> from tinygpu.devices import device
+    >>> registers_at_most(device("h100"), 128), registers_at_most(device("h100"), 288)
+    (255, 168)
+    """
+    unit, schedulers = device.register_alloc_unit, device.warp_schedulers_per_sm
+    warps = math.ceil(math.ceil(threads_per_cta / 32) / schedulers) * schedulers
+    per_warp = device.registers_per_sm // warps // unit * unit
+    return min(per_warp // 32, device.max_registers_per_thread)
 
 
 def _counts(value: Counts, name: str, least: int) -> NDArray[np.int64]:

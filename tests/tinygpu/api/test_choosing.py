@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scaled_fp8 import ScaledFp8
 
+import tinygpu as tg
 import tinygpu.api.choosing as choosing
 import tinygpu.api.finalist as finalist
 import tinygpu.api.tune as tuning
@@ -19,8 +21,9 @@ from tinygpu.api.predict import predict_point
 from tinygpu.api.problems import Asked
 from tinygpu.api.report import run_of
 from tinygpu.devices import device
-from tinygpu.language import exp
+from tinygpu.language import Param, exp
 from tinygpu.machines.elementwise import Axpby, elementwise
+from tinygpu.ptx import isa
 from tinygpu.ptx.launching.kernels import Kernels
 from tinygpu.ptx.verification.verify import Verification
 from tinygpu.ptx.verification.whole import verify_kernels
@@ -169,3 +172,22 @@ def test_values_that_no_candidate_has_are_refused_by_every_machine_with_its_reas
         choose_among(family("matmul_simt"), asked, device("a100"), {"bq": 64})
     begun = "MatmulSimt does not admit this point: MatmulSimt has no parameter 'bq'; it has "
     assert str(error.value).startswith(begun)
+
+
+class WideTiles(ScaledFp8):
+    """the same, by tiles of more columns"""
+
+    bn = Param(128)
+    wgmma = isa.Wgmma(bn)
+
+
+def test_a_candidate_that_needs_too_many_registers_for_its_threads_is_told_so() -> None:
+    """What its tiles alone take, which a constraint knows, would be few enough."""
+    space, point = tg.space(WideTiles, m=256, n=256, k=256, device="h100"), {"groups": 2, "bn": 128, "stages": 2}
+    assert {**point, "vector": 2} in space
+    with pytest.raises(NotAdmitted) as refused:
+        choose(space, {**point, "vector": 2})
+    assert str(refused.value) == (
+        "no candidate with these values can be launched: with groups=2 stages=2 vector=2 bn=128 a thread needs about "
+        "185 registers, and 288 threads of a CTA have at most 168 each on H100-SXM5; take smaller tiles, or fewer warps"
+    )

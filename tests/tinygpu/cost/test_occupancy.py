@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tinygpu.cost.occupancy
-from tinygpu.cost.occupancy import LIMITS, occupancy
+from tinygpu.cost.occupancy import LIMITS, occupancy, registers_at_most
 from tinygpu.devices import Device, device, devices
 
 
@@ -146,3 +146,12 @@ def test_doctests() -> None:
     result = doctest.testmod(tinygpu.cost.occupancy)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", ["a100", "rtx-4090", "h100", "b200"])
+def test_threads_have_as_many_registers_as_a_launch_allows(name: str) -> None:
+    gpu = device(name)
+    for threads in range(1, gpu.max_threads_per_block + 1, 31):
+        most = registers_at_most(gpu, threads)
+        assert occupancy(gpu, threads, most, 0).launchable
+        assert not occupancy(gpu, threads, most + 1, 0).launchable
