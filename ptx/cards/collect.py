@@ -26,6 +26,7 @@ from tinygpu.ptx.cards.evidence import (
     tcgen05_mma_ws,
     tcgen05_rows_pair,
     tcgen05_scaled_pair,
+    tcgen05_shift,
     tcgen05_st,
     tma,
     unpack,
@@ -37,7 +38,7 @@ from tinygpu.ptx.cards.specimen import Card
 
 FAMILIES: tuple[tuple[str, str], ...] = (
     ("Moves between memories", "Transfer, BulkTransfer"),
-    ("Matrices", "MatrixLoad, MatrixStore, MatrixMultiply, ChunkCopy, RowCopy, CellLoad, CellStore"),
+    ("Matrices", "MatrixLoad, MatrixStore, MatrixMultiply, ChunkCopy, RowCopy, RowShift, CellLoad, CellStore"),
     ("Lanes and warps", "Shuffle, LaneRead, LaneShift, LaneCombine, Instruction"),
     ("Element by element", "Elementwise"),
 )
@@ -46,7 +47,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 @cache
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
-    cells = (tcgen05_cp, tcgen05_cp_rows, tcgen05_ld, tcgen05_st)
+    cells = (tcgen05_cp, tcgen05_cp_rows, tcgen05_shift, tcgen05_ld, tcgen05_st)
     products_there = (tcgen05_mma, tcgen05_mma_pair, tcgen05_mma_64, tcgen05_mma_ws, tcgen05_mma_cells)
     tensor_memory = (*products_there, tcgen05_mma_scaled, tcgen05_scaled_pair, tcgen05_rows_pair, *cells)
     products = (mma, mma_scaled, wgmma, wgmma_registers, *tensor_memory)

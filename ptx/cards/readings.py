@@ -462,6 +462,8 @@ _OF_CARDS = {
     "tcgen05.mma.cells.pair": ("operand in tensor memory", "layout", "pair"),
     "tcgen05.cp.rows": ("cp", "order"),
     "tcgen05.cp.rows.pair": ("cp", "pair"),
+    "tcgen05.shift": ("shift", "cp", "order"),
+    "tcgen05.shift.pair": ("shift", "cp", "pair", "order"),
     "tcgen05.ld": ("ld", "address"),
     "tcgen05.st": ("st", "address"),
 }  # fmt: skip

@@ -41,6 +41,7 @@ from tinygpu.ptx.isa.tcgen05_mma_64 import Tcgen05Mma64, Tcgen05MmaPair64
 from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells, Tcgen05MmaCellsPair
 from tinygpu.ptx.isa.tcgen05_mma_scaled import Tcgen05MmaScaled, Tcgen05MmaScaledPair
 from tinygpu.ptx.isa.tcgen05_mma_ws import Tcgen05MmaWs
+from tinygpu.ptx.isa.tcgen05_shift import Tcgen05Shift, Tcgen05ShiftPair
 from tinygpu.ptx.isa.tcgen05_st import Tcgen05St
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
 from tinygpu.ptx.isa.unpack import Pack, Unpack
@@ -117,6 +118,8 @@ __all__ = [
     "Tcgen05MmaScaled",
     "Tcgen05MmaScaledPair",
     "Tcgen05MmaWs",
+    "Tcgen05Shift",
+    "Tcgen05ShiftPair",
     "Tcgen05St",
     "TmaLoad",
     "TmaStore",

@@ -11,7 +11,7 @@ import numpy as np
 from tinygpu.expressions import expr
 from tinygpu.language.buffer_space import BARRIER_BYTES
 from tinygpu.language.data_paths import LANES_OF_A_WARP, columns_taken, divides_columns, path_of
-from tinygpu.language.instruction import CellLoad, CellStore, ChunkCopy, MatrixMultiply, RowCopy
+from tinygpu.language.instruction import CellLoad, CellStore, ChunkCopy, MatrixMultiply, RowCopy, RowShift
 from tinygpu.language.memories import CELL_BITS, TMEM, TMEM_LANES
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -188,6 +188,11 @@ def _copy_rows(context: Context, s: n.Copy, instruction: RowCopy) -> None:
         piece = replace(s.source, offset=(row, column + number * step))
         word = warpgroup.descriptor(context, warpgroup.operand(context, instruction, piece, 1, 0), 0)
         cells = emit.add(to, number * instruction.row_bytes * 8 // CELL_BITS)
+        if isinstance(instruction, RowShift):
+            for warp in range(WARPS):
+                lanes = emit.add(cells, warp * LANES_OF_A_WARP << LANE_BIT)
+                context.engine(written(instruction.shift, f"[{lanes}]"))
+            cells = emit.add(cells, LANES_OF_A_WARP - 1 << LANE_BIT)
         context.engine(written(instruction.statement, f"[{cells}]", str(word)))
 
 

@@ -17,7 +17,7 @@ from tinygpu.interpreter.fault import NoMeaning, ProgramFault
 from tinygpu.interpreter.merging import merging, parts, scanned, tupled
 from tinygpu.interpreter.places import Valued, begins, extents, has_value, reader, sums_reader, updater, writer
 from tinygpu.interpreter.worker import Moment, Worker
-from tinygpu.language.instruction import Instruction, Transfer, pairwise
+from tinygpu.language.instruction import Instruction, RowShift, Transfer, pairwise
 from tinygpu.language.memories import RMEM, TMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
@@ -107,6 +107,9 @@ class Computing:
 
     def copy(self, s: n.Copy) -> Act:
         get, put = reader(s.source), self.result(s, s.target)
+        if isinstance(s.instruction, RowShift):
+            there, combine = reader(s.target), s.instruction.combine
+            return lambda w: put(w, combine(there(w), get(w)))
         meanings = [meaning_of(s.name, hop) for hop in s.instructions]
         return lambda w: put(w, reduce(lambda values, meaning: meaning(values), meanings, get(w)))
 

@@ -49,6 +49,7 @@ from tinygpu.language.instruction import (
     MatrixMultiply,
     MatrixStore,
     RowCopy,
+    RowShift,
     Shuffle,
     Transfer,
 )
@@ -132,6 +133,7 @@ __all__ = [
     "Require",
     "Route",
     "RowCopy",
+    "RowShift",
     "Scalar",
     "Shuffle",
     "Step",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinygpu.language.instruction import CellCopy
+from tinygpu.language.instruction import CellCopy, RowShift
 from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.memories import TMEM
 from tinygpu.language.parameters import DeclarationError
@@ -32,6 +32,7 @@ def _mistakes(program: Program) -> Iterator[str]:
         yield from _of_buffers(pipeline)
         if pipeline.completion == COMMIT:
             yield from _of_one_role(program, pipeline)
+            yield from _of_shifts(program, pipeline)
             for use in uses(program.body, pipeline.name):
                 if use.does == "produce":
                     yield from _of_sums(program, pipeline, use.body.statements)
@@ -70,6 +71,23 @@ def _of_one_role(program: Program, pipeline: Pipeline) -> Iterator[str]:
             f"role {role} fills {pipeline.name!r} in tensor memory and consumes it itself, and a commit tells another "
             "role that it is full; give one of the two to another role"
         )
+
+
+def _of_shifts(program: Program, pipeline: Pipeline) -> Iterator[str]:
+    """Rows that are moved on are those of the slot before, which is the same one, and something has filled it."""
+    own = {b.name for b in pipeline.buffers}
+    copies = [s for s in walk(program.body) if isinstance(s, n.Copy) and s.target.name in own]
+    for s in copies:
+        if not isinstance(s.instruction, RowShift):
+            continue
+        rows = s.target.name
+        if not pipeline.stages.same(1):
+            yield (
+                f"{s.name} moves on the rows of {rows}, which were there before, and {pipeline.name!r} has "
+                f"{pipeline.stages} slots; give it one"
+            )
+        elif not any(c.target.name == rows and not isinstance(c.instruction, RowShift) for c in copies):
+            yield f"{s.name} moves on the rows of {rows}, and nothing brings the first ones; copy them there before"
 
 
 def _of_sums(program: Program, pipeline: Pipeline, body: tuple[n.Statement, ...]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tinygpu.language.instruction import RowShift
 from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.memories import RMEM
 from tinygpu.language.roles import Pipeline
@@ -41,6 +42,11 @@ def going_on_in(body: tuple[Statement, ...]) -> frozenset[str]:
     begun = {s.result.name for s in body if isinstance(s, n.Constant)}
     added = {s.accumulator.name for s in walk(body) if isinstance(s, n.Multiply) and into_tensor_memory(s)}
     return frozenset(added - begun)
+
+
+def shifted_in(body: tuple[Statement, ...]) -> frozenset[str]:
+    """Rows in tensor memory that a block moves on, and which were there before."""
+    return frozenset(s.target.name for s in walk(body) if isinstance(s, n.Copy) and isinstance(s.instruction, RowShift))
 
 
 def read_by_commit(body: tuple[Statement, ...], pipeline: Pipeline) -> bool:

@@ -48,6 +48,17 @@ def copies() -> Iterator[str]:
     yield readings("shift")
     yield from smallest_kernel(kernels.SHIFT)
     yield from twins(kernels.SHIFT_TWINS)
+    yield "### Rows that slide"
+    yield (
+        "What a window over rows needs next are the rows that it has, but for the first, and one more: a shift in the "
+        "lanes of each warp, and behind it `tcgen05.cp.4x256b` to lane 31, which brings a row to the last lane of "
+        "each. In a program that is `isa.Tcgen05Shift`, `p.copy(shift, rows, cells)` inside `produce()` of the ring "
+        "with one slot in which the rows lie, and `isa.Tcgen05ShiftPair` in a pair. The table below orders the two, "
+        "the product behind them, and a shift behind that; it does not order a shift behind the shift or the copy "
+        "before, of which it moves what they wrote. So each step is a turn of the ring, whose waits stand in between: "
+        "they cost a handover, and no source says whether hardware needs them."
+    )
+    yield from carded(card("tcgen05.shift"))
 
 
 def completion() -> Iterator[str]:

@@ -59,9 +59,13 @@ def _sections() -> Iterator[str]:
         "kind::f8f6f4: one table of the manual has them and another has not. `.ashift`, collector buffers, the mask of "
         "lanes and that of zero columns are emulated, and nobody judges them: see the operands above. No machine takes "
         "`.ws`: as far as is known each column of B costs 128 rows of A there, however few there are, and "
-        "`matmul_skinny_blackwell`, which takes the product transposed, has it for 16 to 64. What "
-        "`tcgen05.shift` does, and `tcgen05.cp` of 4 and of 64 rows, of rows of 16 bytes, and of elements that it "
-        "spreads, are shown here by hand alone: no machine has a use for them."
+        "`matmul_skinny_blackwell`, which takes the product transposed, has it for 16 to 64. `tcgen05.cp` of elements "
+        "that it spreads is shown here by hand alone: what it makes is a left operand of 4 or 6 bits in tensor memory, "
+        "and no source says that it was tried where in a byte a product takes these bits there. With one that does, "
+        "copies of rows would take padded buffers, and left operands in tensor memory these types. Left operands in "
+        "tensor memory have 128 rows in each CTA. Those of a pair that has 64 lie in two lanes each, as "
+        "`tcgen05.cp.64x128b.warpx2::02_13` lays them; a path says so of elements that fill cells, and would have to "
+        "of those that lie side by side in one."
     )
 
 

@@ -111,7 +111,7 @@ def waited(at: int) -> Iterator[str]:
 
 
 def told_and_read(
-    frame: Frame, scratch: str, cells: str, held: list[str], commit: str, after: str
+    frame: Frame | PairFrame, scratch: str, cells: str, held: list[str], commit: str, after: str
 ) -> Iterator[str]:
     """The issuing thread commits; all wait, and each stores the words that its lane has.
 

@@ -8,7 +8,7 @@ An instruction belongs to one of eleven families, which say how its operands are
     MatrixStore      moves fragments from registers to SMEM (stmatrix)
     MatrixMultiply   multiplies fragments, or tiles in SMEM (mma.sync, wgmma, tcgen05.mma)
     CellCopy         moves tiles of SMEM to columns of TMEM, issued by one thread (tcgen05.cp): a ChunkCopy scales, a
-                     RowCopy rows
+                     RowCopy rows, a RowShift new rows behind those that are there
     CellLoad         moves columns of TMEM to the registers of a warpgroup (tcgen05.ld)
     CellStore        moves registers of a warpgroup to columns of TMEM (tcgen05.st)
     Elementwise      computes value by value (fma, add, ex2, cvt)
@@ -43,6 +43,7 @@ from tinygpu.language.instruction.group import Group
 from tinygpu.language.instruction.matrices import MatrixLoad, MatrixMove, MatrixStore
 from tinygpu.language.instruction.multiply import WORD_OF_SCALES, Fragment, MatrixMultiply, Scales
 from tinygpu.language.instruction.row_copy import RowCopy
+from tinygpu.language.instruction.row_shift import RowShift
 from tinygpu.language.instruction.shuffle import LaneCombine, LaneRead, LaneShift, Shuffle, pairwise
 from tinygpu.language.instruction.tiling import Tiled, held_digits, tiled
 from tinygpu.language.instruction.transfer import Transfer
@@ -72,6 +73,7 @@ __all__ = [
     "MatrixMultiply",
     "MatrixStore",
     "RowCopy",
+    "RowShift",
     "Scales",
     "Scope",
     "Shuffle",

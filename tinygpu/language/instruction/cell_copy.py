@@ -15,7 +15,7 @@ from tinygpu.language.tile import Tile
 
 @dataclass(frozen=True, eq=False)
 class CellCopy(Instruction):
-    """Moves a tile from SMEM to columns of TMEM, in pieces: chunks of scales (ChunkCopy), or rows (RowCopy)."""
+    """Moves a tile from SMEM to columns of TMEM, in pieces: chunks of scales (ChunkCopy), rows (RowCopy, RowShift)."""
 
     reads: ClassVar[Memory] = SMEM
     writes: ClassVar[Memory] = TMEM

@@ -23,11 +23,13 @@ class RowCopy(CellCopy):
     read it. The target has the same extents, and lies as `path` says: by default row r in lane r, its bytes along the
     columns; where rows lie in several lanes, its elements fill cells.
 
-    rows       of the source
-    row_bytes  of each, in one instruction
+    rows        of the source
+    rows_there  of the target; 0: as many
+    row_bytes   of each, in one instruction
     """
 
     rows: ClassVar[int] = TMEM_LANES
+    rows_there: ClassVar[int] = 0
     row_bytes: ClassVar[int] = 32
 
     @property
@@ -36,7 +38,7 @@ class RowCopy(CellCopy):
 
     def path(self, columns: Operand) -> Layout:
         """(row, column) -> (lane, column) of the target; a third mode counts lanes with the same rows."""
-        return rows_in_lanes(self.rows, columns)
+        return rows_in_lanes(self.rows_there or self.rows, columns)
 
     def meaning(self, values: Any) -> Any:
         """The same rows."""
@@ -62,12 +64,15 @@ class RowCopy(CellCopy):
             lies = "padded" if buffer.padded else together
             raise ValueError(f"{self.label} moves rows as products read them along k, and {buffer.name} lies {lies}")
         self._lies_there(target)
-        rows = [source.shape[0] == self.rows, target.shape[0] == self.rows, source.shape[1] == target.shape[1]]
+        there = self.rows_there or self.rows
+        rows = [source.shape[0] == self.rows, target.shape[0] == there, source.shape[1] == target.shape[1]]
+        both = f"{source.name} and {target.name} have {self.rows} rows"
+        apart = f"{source.name} has {self.rows} rows, {target.name} has {there}"
         return (
             self.rule(
                 f"rows of {target.name}",
                 all_of(rows),
-                f"{source.name} and {target.name} have {self.rows} rows, and as many columns",
+                f"{apart if self.rows_there else both}, and as many columns",
             ),
             self.rule(
                 f"columns of {target.name}",
