@@ -174,7 +174,7 @@ class Enclosed(NDArrayOperatorsMixin):
         held = self.enclosure
         value = np.asarray(held.value[at])
         low, high = (value, value) if held.exact else (np.asarray(held.low[at]), np.asarray(held.high[at]))
-        return Enclosed(Enclosure(value, low, high, held.quantum, held.marks), self.rounding, self.kind)
+        return Enclosed(Enclosure(value, low, high, held.quantum, held.marks, held.terms), self.rounding, self.kind)
 
     def __setitem__(self, index: Any, given: Any) -> None:
         at, held, put = self._index(index), self.enclosure, self._enclosure(given)
@@ -185,7 +185,7 @@ class Enclosed(NDArrayOperatorsMixin):
             self.enclosure = Enclosure(value, value, value, quantum, marks)
             return
         value, low, high = (_replaced(old, new, at) for old, new in parts)
-        self.enclosure = Enclosure(value, low, high, 0.0, marks)
+        self.enclosure = Enclosure(value, low, high, 0.0, marks, max(held.terms, put.terms))
 
     def __bool__(self) -> bool:
         return bool(self._number("a decision"))

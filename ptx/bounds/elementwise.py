@@ -81,13 +81,19 @@ def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) ->
         for o in operands:  # what may be no number stays so, whatever is done to it
             unknown = unknown | o.unknown
         if name in _PLAIN:
-            return enclosed(value, low, high, rounding.largest, unknown, marks=marks)
+            found = enclosed(value, low, high, rounding.largest, unknown, marks=marks)
+            return replace(found, terms=operands[0].terms) if name == "negative" else found
         low, high = _rounded(name, operands, low, high, rounding, scaled)
         low, high = _begun(name, operands, low, high, rounding)
     if name not in _SUMS | _PRODUCTS and not scaled and not _by_constant(name, operands):
         marks |= {"approximated"}
     found = enclosed(value, low, high, rounding.largest, unknown, marks=marks)
-    return replace(found, terms=max(o.terms for o in operands)) if name in _SUMS else found
+    return replace(found, terms=_terms(operands)) if name in _SUMS else found
+
+
+def _terms(operands: Sequence[Enclosure]) -> float:
+    """Terms of a sum of sums, which a kernel may add one by one; 0 where none of them is a sum of many."""
+    return sum(o.terms or 1 for o in operands) if any(o.terms for o in operands) else 0
 
 
 def where(condition: Enclosure, chosen: Enclosure, other: Enclosure) -> Enclosure:

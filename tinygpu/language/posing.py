@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Protocol
 
 from tinygpu.dtypes import DType, dtype
@@ -162,10 +163,15 @@ def followed(
     for d in dims:
         if d.follows is None:
             continue
-        what, given = f"{title}.{d.name}", [known[name] for name in d.reads]
-        found = answer(d.follows, *given, wanted="a whole number", fits=_whole, what=what)
-        known[d.name] = out[d.name] = found
+        given = tuple(known[name] for name in d.reads)
+        known[d.name] = out[d.name] = _size(d.follows, given, f"{title}.{d.name}")
     return out
+
+
+@lru_cache(maxsize=1 << 16, typed=True)
+def _size(follows: Callable[..., int], given: tuple[Any, ...], what: str) -> int:
+    """What a dim is for these sizes and options; many sizes are tried until one fits, and the same again for others."""
+    return int(answer(follows, *given, wanted="a whole number", fits=_whole, what=what))
 
 
 def fitted(

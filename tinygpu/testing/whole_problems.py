@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tinygpu.expressions import FloorDiv, evaluate
+from tinygpu.expressions import Expr, FloorDiv, evaluate
 from tinygpu.language.problem import Problem
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.tree import executions, walk
+from tinygpu.program.tree import executions, fold, walk
 from tinygpu.testing.case import Case, of_their_own, resize
 from tinygpu.testing.coverage import value
 from tinygpu.testing.workbench import Workbench
@@ -22,6 +22,7 @@ SECTOR_BITS = 256
 # Elements, rounds and tiles of a problem together, at most.
 MOST_ELEMS = 1 << 27
 # Rounds at most of a loop along a dim from which others follow: taps of a filter, as many as the problem has or fewer.
+# So many as well of loops in one another, whose rounds multiply.
 MOST_TAPS = 5
 
 
@@ -89,7 +90,9 @@ def _whole_problem(
     taps = walked & {name for d in case.machine.following_dims() for name in d.reads}
     own = of_their_own(case.machine, program, case.problem.dim)
     steps = {name: wanted.get(name, 1) * rounds.get(name, 1) for name in own}
-    sizes = {name: min(case.problem.dim[name], MOST_TAPS if name in taps else MOST_ELEMS) for name in own}
+    most = dict.fromkeys(own, MOST_ELEMS) | {name: MOST_TAPS * steps[name] for name in _nested(program) & set(own)}
+    most |= dict.fromkeys(taps & set(own), MOST_TAPS)
+    sizes = {name: min(case.problem.dim[name], most[name]) for name in own}
     for _ in range(2):
         dims = {name: least.get(name, -(-sizes[name] // step)) * step for name, step in steps.items()}
         roomy = roomy_problem(resize(case.machine, case.problem, dims))
@@ -124,6 +127,23 @@ def _extents(program: Program) -> list[_Extent]:
     return out
 
 
+def _nested(program: Program) -> frozenset[str]:
+    """Dims of loops at run time that stand in one another, or go over several axes."""
+    found: set[str] = set()
+
+    def dims(s: n.Statement, inner: tuple[tuple[frozenset[str], ...], ...]) -> frozenset[str]:
+        within = frozenset[str]().union(*(d for body in inner for d in body))
+        if not isinstance(s, n.Repeated) or s.trips.is_number:
+            return within
+        mine = frozenset(s.trips.symbols)
+        if within or len(mine) > 1:
+            found.update(mine | within)
+        return mine | within
+
+    fold(program.body, dims)
+    return frozenset(found)
+
+
 def _windows(s: n.Statement) -> list[Tile]:
     return [t.finest for t in (*s.reads, *s.writes) if t.tensor is not None]
 
@@ -139,18 +159,26 @@ def _beyond(program: Program, problem: Problem, within: Sequence[Mapping[str, in
     a dim without a name where one begins before the tensor.
     """
     out: dict[str, int] = {}
+    spans: dict[int, list[tuple[Expr, int, int, str]]] = {}
     last = {a.index: int(evaluate(a.tiles, problem.dim)) - 1 for a in program.grid.axes}
     for rounds in ({a.index: 0 for a in program.grid.axes}, last) if within is None else within:
         known = {**problem.environment(), n.PART: 0, **rounds}
         for s, at in executions(program.body, known, value):
-            for tile in _windows(s):
-                assert tile.tensor is not None
-                for home, size in enumerate(problem.operand(tile.name).shape):
-                    start = value(tile.begins[home], at)
-                    reach = sum((int(tile.shape[axis]) - 1) * int(step) for axis, step in tile.along(home))
-                    if start < 0:
-                        return {"": 0}
-                    if start + reach >= size:
-                        dim = tile.tensor.dims[home]
-                        out[dim] = max(out.get(dim, 0), start + reach + 1)
+            if id(s) not in spans:
+                spans[id(s)] = [span for tile in _windows(s) for span in _spans(tile, problem)]
+            for begin, reach, size, dim in spans[id(s)]:
+                start = value(begin, at)
+                if start < 0:
+                    return {"": 0}
+                if start + reach >= size:
+                    out[dim] = max(out.get(dim, 0), start + reach + 1)
     return out
+
+
+def _spans(tile: Tile, problem: Problem) -> list[tuple[Expr, int, int, str]]:
+    """(where a window begins, how far it reaches beyond that, the dim's size, the dim) per axis of its tensor."""
+    assert tile.tensor is not None
+    begins, sizes = tile.begins, problem.operand(tile.name).shape
+    ways = (tile.along(home) for home in range(len(sizes)))
+    reaches = [sum((int(tile.shape[axis]) - 1) * int(step) for axis, step in way) for way in ways]
+    return list(zip(begins, reaches, sizes, tile.tensor.dims, strict=True))
