@@ -167,7 +167,7 @@ def _unvaried(trials: Sequence[Trial]) -> Iterator[str]:
         numbers = np.unique(np.concatenate(found))
         if len(numbers) == 1 and any(np.size(t.answers[name].value) > 1 for t in trials):
             yield (
-                f"{name} is {numbers[0]:g} in every element of every run, so that little is judged; "
+                f"{name} is {numbers[0] + 0.0:g} in every element of every run, so that little is judged; "
                 "declare values= of the inputs by which it is not"
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +29,8 @@ from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.inputs import drawn, free_floats
 from tinygpu.ptx.verification.neighbours import has_few_neighbours, has_neighbours
-from tinygpu.ptx.verification.verify import verify
+from tinygpu.ptx.verification.trial import draw
+from tinygpu.ptx.verification.verify import _unvaried, verify
 from tinygpu.ptx.verification.voices import who_is_wrong
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
@@ -175,6 +177,9 @@ def test_a_reference_that_is_one_number_throughout_is_told() -> None:
         "  NOTE: y is 0 in every element of every run, so that little is judged; "
         "declare values= of the inputs by which it is not"
     )
+    trial = draw(Overlap, problem, "integers", 0)
+    negative = replace(trial, answers={"y": replace(trial.answers["y"], value=np.full((9, 70), -0.0))})
+    assert [sentence[:7] for sentence in _unvaried([negative])] == ["y is 0 "]
 
 
 class Masked(Machine):
