@@ -62,12 +62,14 @@ class Held(Machine):
         return a.astype("f4") @ b.astype("f4")
 
 
-class HeldInHalves(Held):
-    """The same, of which halves of the columns are copied one by one"""
+class HeldInParts(Held):
+    """The same, of which parts of the columns are copied one by one"""
+
+    part = Param(8, 16, 32, 64)
 
     def copy_rows(self, p: Tracer, rows: Any, cells: Any) -> None:
-        with p.unroll(K, step=K // 2) as at:
-            p.copy(self.cp, rows.window((0, at), (128, K // 2)), cells.window((0, at), (128, K // 2)))
+        with p.unroll(K, step=self.part) as at:
+            p.copy(self.cp, rows.window((0, at), (128, self.part)), cells.window((0, at), (128, self.part)))
 
 
 class HeldByPairs(Held):

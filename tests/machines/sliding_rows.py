@@ -23,13 +23,14 @@ class Sliding(Machine):
     tma, cp, shift, mma = isa.TmaLoad(), isa.Tcgen05CpRows(), isa.Tcgen05Shift(), isa.Tcgen05MmaCells(bn)
     ld, st = isa.Tcgen05Ld(), isa.StGlobal(1)
     slots = 1  # of the rows, which slide where they lie
+    new = 4  # sequences of which the next place comes
 
     def program(self, p: Tracer) -> None:
         bn, part, cluster = self.bn, self.bn // self.mma.ctas, (1, 1, self.mma.ctas)
         with (
             p.grid((self.n, bn), (self.s, 4), (self.i, LONG), persistent=True, cluster=cluster) as (n, s, i),
             p.pipeline("brought", 1, x=p.smem("f16", (4 * LONG, K), swizzle=128)) as brought,
-            p.pipeline("next", 1, x=p.smem("f16", (4, K), swizzle=128)) as ahead,
+            p.pipeline("next", 1, x=p.smem("f16", (self.new, K), swizzle=128)) as ahead,
             p.pipeline("ring", self.stages, w=p.smem("f16", (K, part), swizzle=128, contiguous=0)) as ring,
             p.pipeline("left", self.slots, x=p.buffer(TMEM, "f16", (4 * LONG, K))) as left,
             p.pipeline("sums", 1, y=p.buffer(TMEM, "f32", (4 * LONG, bn))) as sums,
@@ -38,14 +39,14 @@ class Sliding(Machine):
                 with brought.produce() as b:
                     p.copy(self.tma, self.x.tile(s, i, 0, shape=(4, LONG, K)).as_matrix(), b.x)
                 with p.loop(self.t - 1, step=1) as t, ahead.produce() as b:
-                    p.copy(self.tma, self.x.tile(s, i + LONG + t, 0, shape=(4, 1, K)).as_matrix(), b.x)
+                    p.copy(self.tma, self.x.tile(s, i + LONG + t, 0, shape=(self.new, 1, K)).as_matrix(), b.x)
             with p.role("filter", warps=1, first=1), p.loop(self.t, step=1) as t, ring.produce() as b:
                 p.copy(self.tma, self.w.at(t).tile(self.columns(p, n), 0, shape=(part, K)).T, b.w)
             with p.role("slider", warps=1, first=2):
                 with brought.consume() as b, left.produce() as f:
                     self.fill(p, b.x, f.x)
                 with p.loop(self.t - 1, step=1), ahead.consume() as b, left.produce() as f:
-                    p.copy(self.shift, b.x, f.x)
+                    self.slide(p, b.x, f.x)
             with p.role("multiplier", warps=1, first=3), sums.produce() as c:
                 p.clear(c.y)
                 with p.loop(self.t, step=1), left.consume() as f, ring.consume() as b, p.unroll(K, step=16) as k:
@@ -57,6 +58,10 @@ class Sliding(Machine):
     def fill(self, p: Tracer, rows: Any, cells: Any) -> None:
         """Brings the rows of the first tap."""
         p.copy(self.cp, rows, cells)
+
+    def slide(self, p: Tracer, rows: Any, cells: Any) -> None:
+        """Moves them on to the next tap's."""
+        p.copy(self.shift, rows, cells)
 
     def columns(self, p: Tracer, n: Any) -> Any:
         """Where what a CTA brings of a tap's columns begins."""

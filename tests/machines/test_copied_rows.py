@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from copied_rows import KINDS, Held, HeldByPairs, HeldInHalves, K
+from copied_rows import KINDS, Held, HeldByPairs, HeldInParts, K
 from text_edits import TextEdit, exchanged, without
 
 from tinygpu.devices import device
@@ -33,7 +33,7 @@ from tinygpu.spaces.build import build_space
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.end_to_end
 def test_random_candidates_are_right_and_proved(seed: int, kind: str, draw_candidate: Any) -> None:
-    machine = (Held, HeldInHalves, HeldByPairs)[seed]
+    machine = (Held, HeldInParts, HeldByPairs)[seed]
     problem = machine.problem(m=(128, 300, 77)[seed], n=(64, 200, 33)[seed], dtypes={"a": kind})
     space = build_space(machine, problem, device("b200"))
     point = draw_candidate(space, seed)
@@ -105,6 +105,26 @@ def test_no_role_multiplies_the_rows_that_it_copies() -> None:
         "OneRole.program: role multiplier fills 'left' in tensor memory and consumes it itself, and a commit tells "
         "another role that it is full; give one of the two to another role"
     )
+
+
+@pytest.mark.parametrize(("kind", "parts"), [("f16", {16, 32, 64}), ("tf32", {8, 16, 32, 64}), ("e4m3", {32, 64})])
+def test_parts_are_whole_pieces(kind: str, parts: set[int]) -> None:
+    space = build_space(HeldInParts, HeldInParts.problem(m=130, n=32, dtypes={"a": kind}), device("b200")).space
+    assert {int(point["part"]) for point in space.restrict({"bn": 32, "stages": 1, "slots": 1})} == parts
+
+
+def test_windows_begin_at_whole_pieces() -> None:
+    sentence = (
+        "Askew.program: it can never work, whatever the parameters: the windows of brought.a begin at multiples of the "
+        "32 bytes of a row that tcgen05.cp.rows copies"
+    )
+    with pytest.raises(DeclarationError, match=f"^{re.escape(sentence)}($|\n)"):
+
+        class Askew(Held):
+            """16 columns that begin in the middle of a piece"""
+
+            def copy_rows(self, p: Any, rows: Any, cells: Any) -> None:
+                p.copy(self.cp, rows.window((0, 8), (128, 16)), cells.window((0, 8), (128, 16)))
 
 
 @cache

@@ -15,7 +15,7 @@ from text_edits import TextEdit, exchanged, without
 from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
-from tinygpu.language import TMEM, DeclarationError, Tracer
+from tinygpu.language import TMEM, DeclarationError, RowShift, Tracer
 from tinygpu.language.tile import Tile
 from tinygpu.ptx import isa
 from tinygpu.ptx.assembling.assembler import assemble
@@ -148,6 +148,64 @@ def test_rows_that_slide_are_brought_before() -> None:
 
             def fill(self, p: Tracer, rows: Any, cells: Any) -> None:
                 p.copy(self.shift, rows.window((0, 0), (4, K)), cells)
+
+
+def test_what_is_missing_of_an_own_shift_is_said() -> None:
+    class Copies(isa.Tcgen05CpRows, RowShift):
+        """copies rows, and does not say how those that are there move"""
+
+    assert Copies().unwritten() == "does not state shift(), as a RowShift does"
+
+
+def test_each_step_has_a_slot_of_its_own() -> None:
+    sentence = (
+        "{}.program: shift moves on the rows of left.x, and its produce() writes there besides, which no manual "
+        "orders; give every step a produce() of its own"
+    )
+    with pytest.raises(DeclarationError, match=f"^{re.escape(sentence.format('Copied'))}($|\n)"):
+
+        class Copied(Sliding):
+            """rows that are copied and moved at once"""
+
+            def fill(self, p: Tracer, rows: Any, cells: Any) -> None:
+                p.copy(self.cp, rows, cells)
+                p.copy(self.shift, rows.window((0, 0), (4, K)), cells)
+
+    with pytest.raises(DeclarationError, match=f"^{re.escape(sentence.format('Looped'))}($|\n)"):
+
+        class Looped(Sliding):
+            """rows that move by two"""
+
+            def slide(self, p: Tracer, rows: Any, cells: Any) -> None:
+                with p.unroll(2):
+                    p.copy(self.shift, rows, cells)
+
+
+def test_rows_move_with_all_of_their_columns() -> None:
+    sentence = "Half.program: shift: tcgen05.shift moves on all rows and columns of left.x, not a window of it"
+    with pytest.raises(DeclarationError, match=f"^{re.escape(sentence)}($|\n)"):
+
+        class Half(Sliding):
+            """the left half of the columns"""
+
+            def slide(self, p: Tracer, rows: Any, cells: Any) -> None:
+                p.copy(self.shift, rows.window((0, 0), (4, K // 2)), cells.window((0, 0), (128, K // 2)))
+
+
+def test_new_rows_begin_where_the_pattern_of_their_swizzle_does() -> None:
+    sentence = (
+        "Later.program: it can never work, whatever the parameters: the windows of next.x begin at multiples of 8 "
+        "rows, as its swizzle does"
+    )
+    with pytest.raises(DeclarationError, match=f"^{re.escape(sentence)}($|\n)"):
+
+        class Later(Sliding):
+            """the rows of four sequences further"""
+
+            new = 8
+
+            def slide(self, p: Tracer, rows: Any, cells: Any) -> None:
+                p.copy(self.shift, rows.window((4, 0), (4, K)), cells)
 
 
 @pytest.mark.parametrize(

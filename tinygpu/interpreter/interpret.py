@@ -29,7 +29,7 @@ from tinygpu.language.instruction import MatrixMultiply
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor, extent_of
 from tinygpu.program import nodes as n
-from tinygpu.program.products import going_on_in, shifted_in
+from tinygpu.program.products import going_on_in, shifts
 from tinygpu.program.tree import expressions, uses, walk
 from tinygpu.users_code import at
 
@@ -277,7 +277,7 @@ _NOTHING = Work((), 0, None, 1)
 def _goes_on(program: Traced, pipeline: str) -> bool:
     """Whether some of what produces a pipeline adds to what is there."""
     filled = [u.body.statements for u in uses(program.body, pipeline) if u.does == "produce"]
-    return any(going_on_in(body) or shifted_in(body) for body in filled)
+    return any(going_on_in(body) or list(shifts(walk(body))) for body in filled)
 
 
 def _pipelines(program: Traced) -> tuple[dict[str, Ring], dict[str, Turns]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinygpu.language.instruction import CellCopy, RowShift
+from tinygpu.language.instruction import CellCopy
 from tinygpu.language.instruction.multiply import COMMIT
 from tinygpu.language.memories import TMEM
 from tinygpu.language.parameters import DeclarationError
@@ -16,7 +16,7 @@ from tinygpu.language.roles import Pipeline
 from tinygpu.program import nodes as n
 from tinygpu.program.one_thread import issued, one_issues, statements
 from tinygpu.program.pairs import pair_of, pair_of_ring, pair_of_role
-from tinygpu.program.products import going_on_in, into_tensor_memory
+from tinygpu.program.products import going_on_in, into_tensor_memory, shifts
 from tinygpu.program.program import Program
 from tinygpu.program.tree import uses, walk
 
@@ -77,17 +77,34 @@ def _of_shifts(program: Program, pipeline: Pipeline) -> Iterator[str]:
     """Rows that are moved on are those of the slot before, which is the same one, and something has filled it."""
     own = {b.name for b in pipeline.buffers}
     copies = [s for s in walk(program.body) if isinstance(s, n.Copy) and s.target.name in own]
-    for s in copies:
-        if not isinstance(s.instruction, RowShift):
-            continue
+    moves = list(shifts(copies))
+    brought = {s.target.name for s in copies if s not in moves}
+    for s in moves:
         rows = s.target.name
         if not pipeline.stages.same(1):
             yield (
                 f"{s.name} moves on the rows of {rows}, which were there before, and {pipeline.name!r} has "
                 f"{pipeline.stages} slots; give it one"
             )
-        elif not any(c.target.name == rows and not isinstance(c.instruction, RowShift) for c in copies):
+        elif rows not in brought:
             yield f"{s.name} moves on the rows of {rows}, and nothing brings the first ones; copy them there before"
+    for use in uses(program.body, pipeline.name):
+        if use.does == "produce":
+            yield from _of_one_step(use.body.statements)
+
+
+def _of_one_step(produced: tuple[n.Statement, ...]) -> Iterator[str]:
+    """Of what one thread issues into the same columns, no manual orders a shift behind a copy or another shift."""
+    inside = list(walk(produced))
+    loops = [loop for loop in inside if isinstance(loop, n.Repeated)]
+    again = [s for loop in loops for body in loop.children for s in walk(body.statements)]
+    for s in shifts(inside):
+        others = [other for other in inside if other is not s and not other.children]
+        if s in again or any(t.name == s.target.name for other in others for t in other.writes):
+            yield (
+                f"{s.name} moves on the rows of {s.target.name}, and its produce() writes there besides, which no "
+                "manual orders; give every step a produce() of its own"
+            )
 
 
 def _of_sums(program: Program, pipeline: Pipeline, body: tuple[n.Statement, ...]) -> Iterator[str]:

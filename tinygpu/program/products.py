@@ -6,7 +6,7 @@ by nobody: when they are complete, they arrive at a barrier themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tinygpu.language.instruction import RowShift
 from tinygpu.language.instruction.multiply import COMMIT
@@ -44,9 +44,9 @@ def going_on_in(body: tuple[Statement, ...]) -> frozenset[str]:
     return frozenset(added - begun)
 
 
-def shifted_in(body: tuple[Statement, ...]) -> frozenset[str]:
-    """Rows in tensor memory that a block moves on, and which were there before."""
-    return frozenset(s.target.name for s in walk(body) if isinstance(s, n.Copy) and isinstance(s.instruction, RowShift))
+def shifts(statements: Iterable[Statement]) -> Iterator[n.Copy]:
+    """Those of some statements that move on rows in tensor memory, which were there before."""
+    return (s for s in statements if isinstance(s, n.Copy) and isinstance(s.instruction, RowShift))
 
 
 def read_by_commit(body: tuple[Statement, ...], pipeline: Pipeline) -> bool:

@@ -23,22 +23,25 @@ class RowCopy(CellCopy):
     read it. The target has the same extents, and lies as `path` says: by default row r in lane r, its bytes along the
     columns; where rows lie in several lanes, its elements fill cells.
 
-    rows        of the source
-    rows_there  of the target; 0: as many
-    row_bytes   of each, in one instruction
+    rows       of the source
+    row_bytes  of each, in one instruction
     """
 
     rows: ClassVar[int] = TMEM_LANES
-    rows_there: ClassVar[int] = 0
     row_bytes: ClassVar[int] = 32
 
     @property
     def piece_bytes(self) -> int:  # type: ignore[override]
         return self.rows * self.row_bytes
 
+    @property
+    def rows_there(self) -> int:
+        """Rows of the target."""
+        return self.rows
+
     def path(self, columns: Operand) -> Layout:
         """(row, column) -> (lane, column) of the target; a third mode counts lanes with the same rows."""
-        return rows_in_lanes(self.rows_there or self.rows, columns)
+        return rows_in_lanes(self.rows_there, columns)
 
     def meaning(self, values: Any) -> Any:
         """The same rows."""
@@ -64,15 +67,15 @@ class RowCopy(CellCopy):
             lies = "padded" if buffer.padded else together
             raise ValueError(f"{self.label} moves rows as products read them along k, and {buffer.name} lies {lies}")
         self._lies_there(target)
-        there = self.rows_there or self.rows
-        rows = [source.shape[0] == self.rows, target.shape[0] == there, source.shape[1] == target.shape[1]]
-        both = f"{source.name} and {target.name} have {self.rows} rows"
-        apart = f"{source.name} has {self.rows} rows, {target.name} has {there}"
+        here, there = self.rows, self.rows_there
+        rows = [source.shape[0] == here, target.shape[0] == there, source.shape[1] == target.shape[1]]
+        both = f"{source.name} and {target.name} have {here} rows"
+        have = both if here == there else f"{source.name} has {here} rows, {target.name} has {there}"
         return (
             self.rule(
                 f"rows of {target.name}",
                 all_of(rows),
-                f"{apart if self.rows_there else both}, and as many columns",
+                f"{have}, and as many columns",
             ),
             self.rule(
                 f"columns of {target.name}",

@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr
 from tinygpu.language.data_paths import LANES_OF_A_WARP
 from tinygpu.language.instruction.row_copy import RowCopy
 from tinygpu.language.memories import TMEM_LANES
+from tinygpu.language.tile import Tile
 
 WARPS = TMEM_LANES // LANES_OF_A_WARP
 
@@ -24,7 +26,17 @@ class RowShift(RowCopy):
     """
 
     rows: ClassVar[int] = WARPS
-    rows_there: ClassVar[int] = TMEM_LANES
+
+    @property
+    def rows_there(self) -> int:
+        return TMEM_LANES
+
+    def legality(self, source: Tile, target: Tile) -> tuple[Constraint, ...]:
+        """As a RowCopy has them. Raises ValueError for a part of a buffer, too."""
+        buffer = target.buffer
+        if buffer is not None and not all(map(Expr.same, buffer.shape, target.shape)):
+            raise ValueError(f"{self.label} moves on all rows and columns of {buffer.name}, not a window of it")
+        return super().legality(source, target)
 
     def combine(self, there: Any, values: Any) -> Any:
         """The target's values: of those that are there, and of the source's.

@@ -16,14 +16,12 @@ from tinygpu.language.memories import CELL_BITS, RMEM, TMEM, TMEM_LANES
 from tinygpu.language.partition import Condition
 from tinygpu.language.register_windows import is_multiple
 from tinygpu.language.tile import Tile
-from tinygpu.language.tracing.operand_checks import OperandChecks, extents_of
+from tinygpu.language.tracing.operand_checks import SWIZZLE_ROWS, OperandChecks, extents_of
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
 
 WARPGROUP_THREADS = 128
-# Rows between which the bits of an address that a swizzle reads are the same (PTX ISA, shared memory swizzles).
-SWIZZLE_ROWS = 8
 
 
 @dataclass(slots=True, eq=False)

@@ -19,6 +19,7 @@ from tinygpu.language.instruction import (
     BulkTransfer,
     CellCopy,
     Instruction,
+    RowCopy,
     Transfer,
 )
 from tinygpu.language.instruction.base import or_of
@@ -36,6 +37,8 @@ from tinygpu.layouts.step import Step
 from tinygpu.users_code import answer
 
 WARPGROUP_THREADS = 128
+# Rows between which the bits of an address that a swizzle reads are the same (PTX ISA, shared memory swizzles).
+SWIZZLE_ROWS = 8
 
 # Characters of a partition that a sentence shows.
 MOST_SHOWN = 240
@@ -162,6 +165,20 @@ class OperandChecks(BlockChecks):
             self.constraints.extend(instruction.legality(source, target))
         except ValueError as error:
             raise self.fail(f"{name}: {error}") from None
+        if isinstance(instruction, RowCopy):
+            self._begins_at_pieces(name, instruction, source, target)
+
+    def _begins_at_pieces(self, name: str, instruction: RowCopy, source: Tile, target: Tile) -> None:
+        """Windows of rows begin where a piece of them does, and where the pattern of their swizzle does."""
+        piece = instruction.row_bytes * 8 // source.dtype.bits
+        for tile in (source, target):
+            if whole := multiples(self._steps_of(tile.offset[1]), expr(piece)):
+                said = f"the {instruction.row_bytes} bytes of a row that {instruction.label} copies"
+                sentence = f"the windows of {tile.name} begin at multiples of {said}"
+                self.require((Condition(f"{name} pieces of {tile.name}", all_of(whole), sentence),))
+        if whole := multiples(self._steps_of(source.offset[0]), expr(SWIZZLE_ROWS)):
+            sentence = f"the windows of {source.name} begin at multiples of {SWIZZLE_ROWS} rows, as its swizzle does"
+            self.require((Condition(f"{name} rows of {source.name}", all_of(whole), sentence),))
 
     def _whole_windows(self, name: str, instruction: BulkTransfer, window: Tile) -> None:
         """All windows lie within the tensor: they follow one another in steps of their own, which divide the dims."""
