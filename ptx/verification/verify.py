@@ -48,6 +48,8 @@ from tinygpu.seeds import check_seed
 CPU_SECONDS = 60.0
 # The same for CTAs of the problem itself, where there are several: the first of them has the largest offsets.
 SAMPLED_CPU_SECONDS = 4.0
+# Draws of random numbers beside the one, while an output is one and the same number in all runs.
+MORE_DRAWS = 4
 
 
 class RefusedText(ValueError):
@@ -143,6 +145,14 @@ def verify(
             first = first or report
             if run.inputs == "specials" and check.passed and 2 * check.special > check.elements:
                 runs.append(replace(run, inputs="random"))
+    drawn = list(trials.values())
+    for more in range(1, MORE_DRAWS + 1) if random_inputs and only is None else ():
+        again = replace(runs[0], inputs="random", where=f"draw {more + 1}")
+        if ended() or not any(_unvaried(drawn)) or not budget.allows(str(again.where), again.rounds(kernel)):
+            break
+        budget.begins(again.rounds(kernel))
+        drawn.append(draw(machine, again.problem, again.inputs, seed + more, point=dict(kernel.point)))
+        checks.append(_run(kernel, code, again, drawn[-1], seed, lines)[0])
     if not ended():
         checks += _far(kernel, code, machine, problem, runs[0], trials, seed, budget, lines)
     if thorough and runs[0].problem != problem and (named := sizes_named(machine)):
@@ -156,7 +166,7 @@ def verify(
     counted = (first.counters, first.lines) if first is not None else (None, {})
     return Verification(
         kernel.name, runs[0].problem, tuple(checks), counted[0], counted[1], tuple(budget.left_out),
-        tuple(_unvaried(list(trials.values()))),
+        tuple(_unvaried(drawn)),
     )  # fmt: skip
 
 
