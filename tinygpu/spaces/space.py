@@ -306,7 +306,8 @@ class Space:
         if narrowed is None:
             return (Violation(None, f"{_text(point)} names no point of {part.label}"),)
         (conflict,) = replace(self, parts=(narrowed,)).conflict()
-        return (Violation(conflict.constraints[0], f"{_text(point)} has no completion: {conflict}"),)
+        begun = f"{_text(point)} has no completion: " if point else ""  # who says nothing is told what cannot hold
+        return (Violation(conflict.constraints[0], f"{begun}{conflict}"),)
 
 
 def _check_disjoint(name: str, parts: tuple[Part, ...]) -> None:

@@ -253,7 +253,7 @@ SENTENCES = {
         "mine.py:18: the meaning of twice (add.rn.f32) makes None of v2, which has numbers"
     ),
     ("require none", "emit"): (
-        "mine.py:53: Mine does not admit this point: the empty point has no completion: this cannot hold "
+        "mine.py:53: Mine does not admit this point: this cannot hold "
         "for warps in {1, 2}: few (Mine): at most eight warps; warps > 8"
     ),
     ("require device", "space"): (
