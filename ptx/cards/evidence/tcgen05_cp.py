@@ -14,7 +14,7 @@ from tinygpu.expressions import Expr, expr, symbol
 from tinygpu.language import SMEM, TMEM
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, Frame, told_and_read
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, NO_FENCE, Frame, of_completion, told_and_read
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
@@ -100,8 +100,7 @@ def cards() -> Iterator[Card]:
     proxy = Guarantee(
         f"{label} proxy", "who wrote a chunk by st.shared fences its writes for the asynchronous proxy", "emulator"
     )
-    waits = Guarantee(f"{label} completion", "a commit is waited for before others use the columns", "emulator")
-    fence = Guarantee(f"{label} fence", "tcgen05.fence::after_thread_sync stands behind the wait", "emulator")
+    waits, fence = of_completion(label)
     good = specimen("tcgen05.cp: a chunk")
     twins = (
         Twin(target.name, "assembler", good, replace(good, target=90), "tcgen05"),
@@ -118,7 +117,7 @@ def cards() -> Iterator[Card]:
         Twin(waits.name, "emulator", good, specimen("tcgen05.cp: not waited for", commit=""), "reads lanes 0 to 31"),
         Twin(
             fence.name, "emulator", good, specimen("tcgen05.cp: no fence behind the wait", after=""),
-            "tcgen05.fence::after_thread_sync is missing after the wait",
+            NO_FENCE,
         ),
     )  # fmt: skip
     yield Card(

@@ -13,7 +13,7 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
 from tinygpu.language import TMEM
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, Frame, told_and_read
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, NO_FENCE, Frame, of_completion, told_and_read
 from tinygpu.ptx.cards.specimen import (
     COLUMNS,
     ROWS,
@@ -122,8 +122,7 @@ def cards() -> Iterator[Card]:
     exists = Guarantee(f"{label} shape", "an instruction copies 32 bytes of 128 rows", "assembler")
     layout = Guarantee(f"{label} layout", "the descriptor names the swizzle under which the rows lie", "emulator")
     brought = Guarantee(f"{label} arrival", "the rows have come when they are copied", "emulator")
-    waits = Guarantee(f"{label} completion", "a commit is waited for before others use the columns", "emulator")
-    fence = Guarantee(f"{label} fence", "tcgen05.fence::after_thread_sync stands behind the wait", "emulator")
+    waits, fence = of_completion(label)
     again = Guarantee(f"{label} copies", "of fewer rows each is in the lanes that its shape's path says", "emulator")
     good = specimen("tcgen05.cp: 128 rows of 64 bytes")
     two = specimen("tcgen05.cp: 64 rows of 16 bytes", "64x128b.warpx2::02_13")
@@ -149,7 +148,7 @@ def cards() -> Iterator[Card]:
         ),
         Twin(
             fence.name, "emulator", good, specimen("tcgen05.cp: rows, no fence behind the wait", after=""),
-            "tcgen05.fence::after_thread_sync is missing after the wait",
+            NO_FENCE,
         ),
     )  # fmt: skip
     yield Card(

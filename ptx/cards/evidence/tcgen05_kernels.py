@@ -10,10 +10,13 @@ import numpy as np
 
 from tinygpu.layouts.layout import Layout
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments
+from tinygpu.ptx.cards.specimen import Guarantee
 from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
 
 BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", "tcgen05.fence::after_thread_sync;"
+# What the emulator says of the fence behind a wait.
+NO_FENCE = "tcgen05.fence::after_thread_sync is missing after the wait"
 ALLOCATE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s+{}], {};"
 MEET = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
 COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{}];"
@@ -129,6 +132,14 @@ def told_and_read(
     yield "tcgen05.wait::ld.sync.aligned;"
     yield from fragments("st.global.v4.b32 [%out{1}], {0};", held)
     yield from frame.end()
+
+
+def of_completion(label: str) -> tuple[Guarantee, Guarantee]:
+    """What lowering keeps so that others find what an instruction wrote: a commit that is waited for, and a fence."""
+    return (
+        Guarantee(f"{label} completion", "a commit is waited for before others use the columns", "emulator"),
+        Guarantee(f"{label} fence", "tcgen05.fence::after_thread_sync stands behind the wait", "emulator"),
+    )
 
 
 def loaded(ld: Tcgen05Ld, registers: Sequence[str], address: str, columns: int) -> Iterator[str]:

@@ -12,7 +12,17 @@ import numpy as np
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import symbol
 from tinygpu.language.data_paths import columns_taken
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, FREE, Frame, described, held_of, loaded, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import (
+    AFTER,
+    COMMIT,
+    FREE,
+    NO_FENCE,
+    Frame,
+    described,
+    held_of,
+    loaded,
+    waited,
+)
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments, right_factor, right_operand
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
@@ -226,7 +236,7 @@ def cards() -> Iterator[Card]:
         Twin(kept.name, "emulator", good, early, "may still be reading"),
         Twin(
             fence.name, "emulator", good, specimen("tcgen05.mma: no fence behind the wait", after=""),
-            "tcgen05.fence::after_thread_sync is missing after the wait",
+            NO_FENCE,
         ),
         Twin(freed.name, "emulator", good, specimen("tcgen05.mma: columns are kept", free=""), "the CTA exits with"),
     )  # fmt: skip

@@ -18,7 +18,7 @@ from tinygpu.language import TMEM
 from tinygpu.language.tile import Tile
 from tinygpu.ptx.cards.evidence.tcgen05_cp import CHUNK, PROXY, chunks
 from tinygpu.ptx.cards.evidence.tcgen05_cp import described as described_chunk
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT_OF_PAIR, PairFrame, described, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT_OF_PAIR, PairFrame, described, loaded, waited
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
@@ -33,6 +33,7 @@ from tinygpu.ptx.cards.specimen import (
 )
 from tinygpu.ptx.isa.shared_operands import K_BYTES
 from tinygpu.ptx.isa.tcgen05_cp import Tcgen05CpPair
+from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import ROWS
 from tinygpu.ptx.isa.tcgen05_mma_scaled import FORMS, Tcgen05MmaScaledPair
 
@@ -104,10 +105,7 @@ def specimen(
     other = word & ~(3 << 27) | rows >> 7 << 27
     lines += [issued.replace(f"{word:#010x}", f"{other:#010x}")]
     lines += [f"add.u32 %r{free}, %s, {barrier};", commit.format(f"%r{free}"), "$issued:", *waited(barrier), AFTER]
-    for column in range(0, N, 16):
-        loaded = ", ".join(d[column : column + 16])
-        lines.append(f"tcgen05.ld.sync.aligned.32x32b.x16.b32 {{{loaded}}}, [{own}+{column}];")
-    lines += ["tcgen05.wait::ld.sync.aligned;", *fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
+    lines += [*loaded(Tcgen05Ld(), d, own, N), *fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
 
     def numbers(codes: Any, count: int) -> Any:
         """The first scale of each row: row r is in the bytes from 16 (r % 32) + 4 (r / 32) on."""

@@ -19,9 +19,11 @@ from tinygpu.ptx.cards.evidence.tcgen05_kernels import (
     COMMIT,
     COMMIT_OF_PAIR,
     MEET,
+    NO_FENCE,
     Frame,
     PairFrame,
     described,
+    of_completion,
     told_and_read,
 )
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments
@@ -120,8 +122,7 @@ def _of_one() -> Card:
     last = Guarantee(f"{label} last", "new rows come to the last lane of each warp", "emulator")
     order = Guarantee(f"{label} order", "new rows are copied behind the shift, by the same thread", "emulator")
     stored = Guarantee(f"{label} stored", "the rows that are there are complete", "emulator")
-    waits = Guarantee(f"{label} completion", "a commit is waited for before others use the columns", "emulator")
-    fence = Guarantee(f"{label} fence", "tcgen05.fence::after_thread_sync stands behind the wait", "emulator")
+    waits, fence = of_completion(label)
     good = specimen("tcgen05.shift: 128 rows of 32 bytes, and four new ones")
     twins = (
         Twin(target.name, "assembler", good, replace(good, target=90), "tcgen05"),
@@ -141,7 +142,7 @@ def _of_one() -> Card:
         Twin(waits.name, "emulator", good, specimen("tcgen05.shift: not told of", told=False), "reads lanes 0 to 31"),
         Twin(
             fence.name, "emulator", good, specimen("tcgen05.shift: no fence behind the wait", after=""),
-            "tcgen05.fence::after_thread_sync is missing after the wait",
+            NO_FENCE,
         ),
     )  # fmt: skip
     return Card(
