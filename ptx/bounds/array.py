@@ -174,7 +174,9 @@ class Enclosed(NDArrayOperatorsMixin):
         held = self.enclosure
         value = np.asarray(held.value[at])
         low, high = (value, value) if held.exact else (np.asarray(held.low[at]), np.asarray(held.high[at]))
-        return Enclosed(Enclosure(value, low, high, held.quantum, held.marks, held.terms), self.rounding, self.kind)
+        span = None if held.span is None else np.asarray(held.span[at])
+        made = Enclosure(value, low, high, held.quantum, held.marks, held.terms, span)
+        return Enclosed(made, self.rounding, self.kind)
 
     def __setitem__(self, index: Any, given: Any) -> None:
         at, held, put = self._index(index), self.enclosure, self._enclosure(given)

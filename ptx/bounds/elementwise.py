@@ -82,18 +82,27 @@ def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) ->
             unknown = unknown | o.unknown
         if name in _PLAIN:
             found = enclosed(value, low, high, rounding.largest, unknown, marks=marks)
-            return replace(found, terms=operands[0].terms) if name == "negative" else found
+            (*_, o) = operands
+            return replace(found, terms=o.terms, span=o.span) if name == "negative" else found
         low, high = _rounded(name, operands, low, high, rounding, scaled)
         low, high = _begun(name, operands, low, high, rounding)
+        span = _span(operands) if name in _SUMS else None
+        if span is not None:  # terms of both, one after another, may overflow on the way
+            unknown = unknown | (span > rounding.largest) & ~np.isnan(value)
     if name not in _SUMS | _PRODUCTS and not scaled and not _by_constant(name, operands):
         marks |= {"approximated"}
     found = enclosed(value, low, high, rounding.largest, unknown, marks=marks)
-    return replace(found, terms=_terms(operands)) if name in _SUMS else found
+    return replace(found, terms=_terms(operands), span=span) if name in _SUMS else found
 
 
 def _terms(operands: Sequence[Enclosure]) -> float:
     """Terms of a sum of sums, which a kernel may add one by one; 0 where none of them is a sum of many."""
     return sum(o.terms or 1 for o in operands) if any(o.terms for o in operands) else 0
+
+
+def _span(operands: Sequence[Enclosure]) -> Values | None:
+    """The absolute values of all terms of a sum of sums together; None where none of them is a sum of many."""
+    return np.add(*(o.reach for o in operands)) if any(o.terms for o in operands) else None
 
 
 def where(condition: Enclosure, chosen: Enclosure, other: Enclosure) -> Enclosure:
@@ -150,7 +159,7 @@ def _begun(
     if name in _SUMS:
         for o, other in (operands, operands[::-1]):
             if o.terms:
-                more = rounding.sum(o.terms) * other.size
+                more = rounding.sum(o.terms) * np.where(np.isfinite(other.size), other.size, 0.0)
                 low, high = low - more, high + more
     return low, high
 

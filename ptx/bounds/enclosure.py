@@ -27,6 +27,7 @@ class Enclosure:
     marks         what happened on the way: "approximated" by a function; "outgrown", whole numbers so large that they
                   had to be rounded
     terms         of the sum that it is, with which a kernel may go on; 0 where it is none
+    span          sums of these terms' absolute values, as large as what a kernel has on the way may be; None: not known
     """
 
     value: Values
@@ -35,6 +36,7 @@ class Enclosure:
     quantum: float = 0.0
     marks: frozenset[Mark] = frozenset()
     terms: float = 0
+    span: Values | None = None
 
     @property
     def exact(self) -> bool:
@@ -51,6 +53,12 @@ class Enclosure:
     def ends(self) -> tuple[Values, ...]:
         """The value where it is exact, else its two ends."""
         return (self.value,) if self.exact else (self.low, self.high)
+
+    @property
+    def reach(self) -> Values:
+        """How far what a kernel has on the way may be from zero, where that is finite; 0 elsewhere."""
+        found = self.size if self.span is None else self.span
+        return np.where(np.isfinite(found), found, 0.0)
 
     @property
     def size(self) -> Values:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.ptx.bounds.enclosure import Enclosure, marks_of
+from tinygpu.ptx.bounds.enclosure import Enclosure, Values, marks_of
 
 # Elements are moved, left out, repeated.
 MOVED = frozenset(
@@ -49,7 +49,14 @@ def apply(function: Callable[..., Any], operands: Sequence[Enclosure], call: Cal
     if function.__name__ in ORDERED:
         low, high = _with_unknown(function, operands, call, low, high)
     terms = max(o.terms for o in operands)
-    return _each(lambda v, least, most: Enclosure(v, least, most, 0.0, marks, terms), value, low, high)
+    if not terms or function.__name__ in ORDERED:
+        return _each(lambda v, least, most: Enclosure(v, least, most, 0.0, marks, terms), value, low, high)
+    spans = call(function, [o.reach for o in operands])
+
+    def made(v: Values, least: Values, most: Values, span: Values) -> Enclosure:
+        return Enclosure(v, least, most, 0.0, marks, terms, span)
+
+    return _each(made, value, low, high, spans)
 
 
 def _with_unknown(

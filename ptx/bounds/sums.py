@@ -57,7 +57,7 @@ def linear(
             error = error + short_sum_error(function, operands[0].value, operands[1].value, size)
         low, high, unknown = _with_specials(function, operands, radii, of_products, value, size > rounding.largest)
         low, high = np.where(np.isfinite(value), value - error, low), np.where(np.isfinite(value), value + error, high)
-    return replace(enclosed(value, low, high, rounding.largest, unknown, marks=marks), terms=terms)
+    return replace(enclosed(value, low, high, rounding.largest, unknown, marks=marks), terms=terms, span=size)
 
 
 def _largest(operands: Sequence[Enclosure]) -> float:

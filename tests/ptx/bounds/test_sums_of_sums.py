@@ -50,3 +50,28 @@ def test_what_begins_with_a_large_number_is_right(number: int, seed: int) -> Non
     assert (np.abs(got - answer.value) > 2.0**-22 * np.abs(answer.value)).any(), "a sum that is no worse for its order"
     assert ((answer.low <= got) & (got <= answer.high)).all()
     assert (answer.high - answer.low < 2.0**-24 * 8 * (TAPS * 2 + 16) * 3100).all()
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        lambda a, b: a @ b + a @ b[::-1],
+        lambda a, b: (a @ b)[:, ::-1] - -(a @ b[::-1])[:, ::-1],
+        lambda a, b: np.concatenate([a @ b + a @ b[::-1], a @ b + a @ b[::-1]], axis=1)[:, :3],
+    ],
+)
+def test_terms_of_two_sums_may_overflow_on_the_way(reference: Any) -> None:
+    """What each sum has is finite, and so is the result; one after another their terms are not. Infinity is certain."""
+    a = np.array([[1.0, 1.0], [1.0, np.inf], [1.0, np.nan], [1.0, 0.5]])
+    b = np.array([[3e38, 1.0, 1e38], [-2e38, 1.0, -1e38]])
+    answer = answers(
+        lambda a, b: {"y": reference(a, b)}, {"a": a, "b": b}, {}, ["y"], Rounding(exact=True),
+        {"a": np.dtype(np.float32), "b": np.dtype(np.float32)},
+    )["y"]  # fmt: skip
+    assert not answer.followed
+    low, high = (np.broadcast_to(end, answer.value.shape) for end in (answer.low, answer.high))
+    anything = (low == -np.inf) & (high == np.inf)
+    assert anything[0].tolist() == [True, False, True]
+    assert anything[3].sum() == 1
+    assert (low[1, 1], high[1, 1]) == (np.inf, np.inf)
+    assert np.isnan(low[2]).all()
