@@ -24,8 +24,10 @@ LAST = "nothing follows it that touches shared memory, or that another warp must
 TWICE = "it stands twice in a row: either of the two is enough"
 NOTHING_NEW = "nothing was committed or copied since the wait and the barrier before it"
 JOINS_NEXT = "its copies join the next group, and each wait asks for both or for neither"
+FIRST_GROUP = "its copies join the first group of the ring, whose wait and barrier come before the first read"
 OTHER_BUFFER = "what is still being copied lies in a stage that nobody touches any more"
 OWN_COPIES = "every thread reads what it has copied itself, and fills the slot itself that it has read"
+READ_AHEAD = "first fragments are read a round ahead: the last read of the ring is before the barrier of the last round"
 OWN = "the same thread wrote, updated and reads the word: only one lane of one warp is concerned"
 BARRIER = "a barrier of the CTA orders this access and every conflicting one"
 COPIES = "its copies arrive by themselves; what the thread itself accessed is ordered by its other arrivals"
@@ -69,6 +71,7 @@ MEETS_LATER = "a later barrier of the CTA lies before the first use by another w
 ARRIVAL_OF_COPIES = "the arrival announces copies, which complete by themselves; its thread has accessed nothing itself"
 WARPGROUP = "only wgmma reads what is overwritten next, and its groups are the warpgroup's: all four warps' at once"
 ALL_CAME = "each CTA waits for all that others send it, so nobody reaches into one that exits"
+LANES_MET = "the instruction before it is .sync.aligned: the lanes have met there"
 LANES_MEET = "the instruction behind it is .sync.aligned: the lanes meet there"
 ONE_WARP = "until the next barrier only one warp accesses shared memory, or each thread what it accessed before"
 WAITED_ALL = "every thread has waited itself for what it reads next"
@@ -84,6 +87,14 @@ ORDERED = "what it reads was published by a release and an acquire"
 OWN_PLACE = "each thread writes where it read itself"
 
 _TENSOR_MEMORY = {"tcgen05.fence before 0": NO_TENSOR, "tcgen05.fence after 0": NO_TENSOR}
+# Sums in tensor memory, one slot of them; the epilogue loads a tile's in one piece.
+_TENSOR_SUMS = {
+    **_TENSOR_MEMORY,
+    "tcgen05.fence after 1": LOADED, "tcgen05.fence after 2": OPERANDS_ONLY,
+    "tcgen05.fence before 2": LOADED, "tcgen05.fence after 4": LOADED,
+    **{f"mbarrier order {n}": EXECUTION for n in (2, 4, 5)},
+    "warp barrier 0": LANES_MEET, "warp barrier 1": LANES_MET, "warp barrier 2": LANES_MEET,
+}  # fmt: skip
 _TRITON_MATMUL = {
     "commit group 0": JOINS_NEXT,
     "wait group 2": NOTHING_NEW, "wait group 3": NOTHING_NEW, "barrier 1": NOTHING_NEW,
@@ -98,6 +109,18 @@ _STREAM_K = {
     **{f"strong access made plain {n}": ORDERED for n in range(8)},
 }  # fmt: skip
 EQUIVALENT: Mapping[str, Mapping[str, str]] = {
+    "machine matmul_ampere 0": {"barrier 2": READ_AHEAD},
+    "machine batched_matmul 0": {"barrier 2": READ_AHEAD},
+    "machine batched_matmul_hopper 0": {
+        **{f"mbarrier order {n}": TURNS for n in (2, 6, 7, 11)},
+        **{f"warp barrier {n}": TURNS for n in (0, 1)},
+    },
+    "machine attention_ampere 0": {"wait group 0": FIRST_GROUP, "barrier 0": FIRST_GROUP},
+    "machine grouped_matmul_blackwell 0": _TENSOR_SUMS,
+    "machine matmul_basic_hopper 0": {"arrival 1": LAST_STEP, "mbarrier order 2": LAST_STEP},
+    "machine matmul_basic_blackwell 0": _TENSOR_SUMS,
+    "machine matmul_skinny_blackwell 0": _TENSOR_SUMS,
+    "machine matmul_skinny_blackwell 1": _TENSOR_SUMS,
     "machine rms_norm_backward 0": {"barrier 0": OWN_COPIES},
     "machine layer_norm_backward 0": {"barrier 0": OWN_COPIES},
     "machine row_scan 0": {"barrier 0": OWN_COPIES},

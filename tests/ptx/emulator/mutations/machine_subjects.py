@@ -21,10 +21,13 @@ from tinygpu.ptx.verification.trial import draw
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
-# By machine: the device, and variants: sizes, and parameters that are fixed (the others are drawn). Rings turn often
-# enough for a count that is one too small to show. A machine that is not here is taken on the first of DEVICES that has
-# candidates, with 128 of every dim, once.
-Variant = tuple[Mapping[str, int], Mapping[str, Any]]
+# Of these tests/machines/test_synchronising.py judges every edit, structure by structure.
+ELSEWHERE = ("matmul_blackwell", "matmul_blackwell_mx", "matmul_blackwell_nvfp4", "attention_blackwell")
+
+# By machine: the device, and variants: sizes with what else a problem takes, and parameters that are fixed (the others
+# are drawn). Rings turn often enough for a count that is one too small to show. A machine that is not here is taken on
+# the first of DEVICES that has candidates, with 128 of every dim, once.
+Variant = tuple[Mapping[str, Any], Mapping[str, Any]]
 VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
     "convolution": ("a100", (({"n": 1, "h": 6, "w": 10, "c": 16, "r": 3, "s": 2, "k": 32}, {}),)),
     "depthwise_convolution": ("a100", (({"n": 1, "h": 6, "w": 10, "c": 16, "r": 3, "s": 2}, {}),)),
@@ -42,7 +45,16 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
     "grouped_matmul_blackwell": (
         "b200", (({"m": 160, "n": 64, "k": 200, "experts": 3}, {"bn": 32, "bk": 32, "stages": 2}),)
     ),
-    "permute": ("a100", (({"a": 2, "b": 3, "c": 2, "d": 5, "e": 33}, {}),)),
+    "permute": (
+        "a100",
+        (
+            (
+                {"a": 2, "b": 3, "c": 2, "d": 5, "e": 33, "majors": {"x": "a.b.c.e.d"}},
+                {"exchange": "ld.shared+st.shared", "warps": 2},
+            ),
+        ),
+    ),
+    "scatter_add": ("a100", (({"m": 128, "n": 128, "v": 5}, {"across": 8, "vector": 4, "step": 2}),)),
     "rotary": ("a100", (({"m": 9, "h": 3, "t": 7, "half": 20}, {"rounds": 2}),)),
     "rotary_neighbours": ("a100", (({"m": 9, "h": 3, "t": 7, "half": 20}, {"rounds": 2}),)),
     "quantise_int8": ("a100", (({"m": 9, "n": 300}, {}),)),
@@ -125,9 +137,28 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
         "b200",
         tuple(
             ({"m": 13, "n": 192, "k": 416}, {"bm": 16, "bk": 32, "stages": 2, "tiles": 1, "split_k": split})
-            for split in (1, 2)
+            for split in (1, 3)
         ),
     ),
+    "matmul_basic_blackwell": (
+        "b200",
+        (({"m": 160, "n": 64, "k": 200}, {"bn": 32, "bk": 32, "stages": 2, "tiles": 1, "raster": 1, "swizzle": 64}),),
+    ),
+    "matmul_basic_hopper": (
+        "h100",
+        (({"m": 128, "n": 64, "k": 328}, {"bm": 64, "bn": 32, "bk": 32, "stages": 2, "raster": 1, "swizzle": 64}),),
+    ),
+    "matmul_blackwell_consumer": (
+        "rtx5090",
+        (
+            (
+                {"m": 64, "n": 64, "k": 416},
+                {"bm": 32, "bn": 32, "bk": 32, "stages": 2, "split_k": 1, "stream_k": 0, "schedule": "cooperative"},
+            ),
+        ),
+    ),
+    "matmul_mx": ("rtx5090", (({"m": 64, "n": 64, "k": 1024}, {"bm": 32, "bn": 32, "bk": 128, "stages": 2}),)),
+    "matmul_nvfp4": ("rtx5090", (({"m": 64, "n": 64, "k": 512}, {"bm": 32, "bn": 32, "bk": 64, "stages": 2}),)),
     "matmul_skinny": (
         "h100",
         tuple(
@@ -147,6 +178,7 @@ def machine_subjects() -> list[Subject]:
     return [
         Subject(f"machine {name} {number}", partial(_source, name, number))
         for name in SHIPPED
+        if name not in ELSEWHERE
         for number in range(len(VARIANTS[name][1]) if name in VARIANTS else 1)
     ]
 
