@@ -38,7 +38,7 @@ LEAST_BLOCKS = 2
 # Sizes of one dim that are looked at, from the smallest on.
 MOST_SIZES = 4096
 
-# Tiles along an axis whose rows data cut into pieces, or give numbers of others.
+# Elements along an axis whose rows data cut into pieces, or give numbers of others, or whose places a program names.
 PIECES = 8
 
 Tiles = Literal["edges", "ends", "row", "pieces"]
@@ -114,7 +114,10 @@ def derive(
     """
     legal = legality(kernel, machine, problem)
     units = {d: math.lcm(*[fact.divisor for fact in kernel.facts if fact.name == d]) for d in problem.dim}
-    least = _tiled(kernel, problem, tiles, aim, legal, of_integers(machine) if tiles == "pieces" else frozenset())
+    many = of_integers(machine) if tiles == "pieces" else frozenset()
+    if tiles == "edges" and not kernel.rings:  # where rings go round, tiles are dear
+        many = placed(kernel, machine, problem)
+    least = _tiled(kernel, problem, tiles, aim, legal, many)
     listed = {name: problem.dim[name] for name, values in machine.dim_values().items() if values}
     # A loop over taps of a filter moves windows, which other dims follow from: few of them are all of them.
     taps = {name for d in machine.following_dims() for name in d.reads} & {d for d, _ in kernel.steps}
@@ -275,6 +278,13 @@ def _tiled(
         if legal(problem.dim | longer):
             return longer
     return out
+
+
+def placed(kernel: Kernel, machine: type[Machine], problem: Problem) -> frozenset[str]:
+    """The dims of axes of the grid whose places operands or conditions name: an edge is not like the middle there."""
+    point = dict(kernel.point)
+    program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
+    return frozenset(dim for axis, (dim, _) in enumerate(kernel.tiles) if program.knows_places({axis}))
 
 
 def of_integers(machine: type[Machine]) -> frozenset[str]:
