@@ -33,7 +33,8 @@ class Recurrence(Machine):
     """h[i, t] = a[i, t] * h[i, t - 1] + b[i, t], from h = 0, over the grid"""
 
     m, t = Dim(), Dim()
-    a, b = Input("f32", m, t, values=uniform(0, 1)), Input("f32", m, t)
+    # of an infinity and a product of many a, which is 0, the scan makes a NaN where steps one by one keep the infinity
+    a, b = Input("f32", m, t, values=uniform(0, 1)), Input("f32", m, t, values=uniform(-1, 1))
     h = Output("f32", m, t)
 
     warps, vector, step = Param(2, 4, 8), Param(1, 2, 4), Param(1, 2, 4)
