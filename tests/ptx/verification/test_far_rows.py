@@ -68,12 +68,14 @@ def test_offsets_of_rows_in_32_bits_are_refused_where_a_table_is_longer(name: st
         right = verify(kernel, machine, problem, orders=("late",), random_inputs=False)
         assert right.passed
         dim, unit = IN_BLOCKS.get(name, (rows, 1))
-        assert [c.where for c in right.checks] == ["", f"rows far apart ({dim}={unit * size})"]
+        near, far = right.checks[:-1], right.checks[-1]
+        assert far.where == f"rows far apart ({dim}={unit * size})"
+        assert [c.where for c in near if "a last round of little" not in c.where] == [""]
         cut = replace(kernel, ptx=in_32_bits(kernel.ptx))
         assert cut.ptx.count("%low") > kernel.ptx.count("%low") == 0
         wrong = verify(cut, machine, problem, orders=("late",), random_inputs=False)
-        assert [c.passed for c in wrong.checks] == [True, not seen]
-        assert not seen or NOT_THERE in wrong.checks[1].fault
+        assert [c.passed for c in wrong.checks] == [*(True for _ in near), not seen]
+        assert not seen or NOT_THERE in wrong.checks[-1].fault
 
 
 @pytest.mark.parametrize("name", ["embedding", "scatter_add"])
