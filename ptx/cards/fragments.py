@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,13 @@ from tinygpu.layouts.algebra import coalesce
 from tinygpu.layouts.draw import holder_picture
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import E
+from tinygpu.ptx.cards.generated import GeneratedPage
 from tinygpu.ptx.cards.specimen import markdown_table
 from tinygpu.ptx.isa import mma, tcgen05_ld
 from tinygpu.ptx.isa.byte_matrices import BYTE_MATRICES
 from tinygpu.ptx.isa.wgmma import accumulators
 from tinygpu.ptx.isa.wgmma_registers import WgmmaRegisters
 
-FILE = Path("docs/fragments.md")
 CARDS = {"mma.sync": "mma.sync.md", "wgmma": "wgmma.md", "ldmatrix": "ldmatrix.md", "stmatrix": "stmatrix.md"}
 ROWS, COLUMNS = 32, 32  # of a picture; what repeats beyond them is cut
 
@@ -218,23 +217,11 @@ def _sentence(alike: Sequence[Fragment]) -> str:
     return "; ".join(dict.fromkeys(map(str, alike))) + "."
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes or checks the page; 0 where all is well, 1 where --check finds a difference."""
-    parser = argparse.ArgumentParser(prog="python -m tinygpu.ptx.cards.fragments", description="Write the fragments.")
-    parser.add_argument("file", nargs="?", type=Path, default=FILE, help=f"where the page is ({FILE})")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page differs")
-    options = parser.parse_args(arguments)
-    file: Path = options.file
-    if not options.check:
-        file.write_text(page(), encoding="utf-8")
-        print(f"{len([f for _, fragments, _ in SECTIONS for f in fragments()])} fragments in {file}")
-        return 0
-    if file.is_file() and file.read_text(encoding="utf-8") == page():
-        return 0
-    wrong = "is not what the instructions say" if file.is_file() else "is missing"
-    print(f"{file} {wrong}; run python -m tinygpu.ptx.cards.fragments {file}", file=sys.stderr)
-    return 1
+def counted() -> str:
+    return f"{len([f for _, fragments, _ in SECTIONS for f in fragments()])} fragments"
 
+
+GENERATED = GeneratedPage("tinygpu.ptx.cards.fragments", Path("docs/fragments.md"), page, counted)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(GENERATED.main())

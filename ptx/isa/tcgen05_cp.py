@@ -37,6 +37,17 @@ class Copied(CellCopy):
 
 
 @dataclass(frozen=True, eq=False)
+class CopiedRows(Copied, RowCopy):
+    """The forms that copy rows, which lie in shared memory as products read them along k."""
+
+    def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool) -> int:
+        """That of a left operand that is contiguous along k; or of rows of 16 bytes, of which none are exchanged."""
+        if swizzle_bytes == CHUNK_BYTES:
+            return PLAIN_ROWS
+        return Tcgen05Mma().descriptor(swizzle_bytes, apart_bytes, across)
+
+
+@dataclass(frozen=True, eq=False)
 class Tcgen05Cp(Copied, ChunkCopy):
     """tcgen05.cp.cta_group::1.32x128b.warpx4: each of the four warps of lanes gets the 32 rows of a chunk."""
 
@@ -90,7 +101,7 @@ SHAPES = (
 
 
 @dataclass(frozen=True, eq=False)
-class Tcgen05CpRows(Copied, RowCopy):
+class Tcgen05CpRows(CopiedRows):
     """tcgen05.cp.cta_group::1 of rows.
 
     shape  "128x256b" and "128x128b": 32 or 16 bytes of each of 128 rows, row r to lane r. 16 bytes of fewer rows, each
@@ -129,12 +140,6 @@ class Tcgen05CpRows(Copied, RowCopy):
 
     def statement(self, address: str, descriptor: str) -> str:
         return f"tcgen05.cp.cta_group::{self.ctas}.{self.shape} {address}, {descriptor};"
-
-    def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool) -> int:
-        """That of a left operand that is contiguous along k; or of rows of 16 bytes, of which none are exchanged."""
-        if swizzle_bytes == CHUNK_BYTES:
-            return PLAIN_ROWS
-        return Tcgen05Mma().descriptor(swizzle_bytes, apart_bytes, across)
 
 
 @dataclass(frozen=True, eq=False)

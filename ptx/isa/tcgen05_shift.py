@@ -14,12 +14,11 @@ from typing import ClassVar, Literal
 
 from tinygpu.dtypes import DType
 from tinygpu.language.instruction import RowShift
-from tinygpu.ptx.isa.tcgen05_cp import Copied
-from tinygpu.ptx.isa.tcgen05_mma import Tcgen05Mma
+from tinygpu.ptx.isa.tcgen05_cp import CopiedRows
 
 
 @dataclass(frozen=True, eq=False)
-class Tcgen05Shift(Copied, RowShift):
+class Tcgen05Shift(CopiedRows, RowShift):
     """tcgen05.shift.cta_group::1.down with tcgen05.cp.4x256b: rows of a left operand slide by one, as a window does."""
 
     row_bytes: ClassVar[int] = 32
@@ -38,10 +37,6 @@ class Tcgen05Shift(Copied, RowShift):
 
     def statement(self, address: str, descriptor: str) -> str:
         return f"tcgen05.cp.cta_group::{self.ctas}.4x256b {address}, {descriptor};"
-
-    def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool) -> int:
-        """That of a left operand that is contiguous along k."""
-        return Tcgen05Mma().descriptor(swizzle_bytes, apart_bytes, across)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from proving import right_and_proved
 from stored_cells import HandedOn, Negated, PassedOn
 
 import tinygpu as tg
@@ -64,12 +65,7 @@ def test_random_candidates_of_each_order_are_right_and_proved(seed: int, issued:
     space = build_space(machine, problem, device("b200"))
     part: Any = space.space.restrict({"issued": issued})
     point = draw_candidate(part, np.random.default_rng(seed))
-    program = space.program(point)
-    kernel = build(program, problem, point, SolverCache()).kernel
-    found = verify(kernel, machine, problem, orders=("late",))
-    assert found.passed, f"{problem} {point}\n{found}"
-    swizzles = solve_buffers(program, SolverCache()).swizzles
-    assert certify(lowered(program, problem, point, swizzles).protocol, Proofs()).proved
+    right_and_proved(space, point)
 
 
 @pytest.mark.parametrize(("way", "kind"), [(WAYS[0], "f16"), (WAYS[3], "bf16")])

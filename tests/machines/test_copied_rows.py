@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from copied_rows import KINDS, Held, HeldByPairs, HeldInParts, K
+from proving import right_and_proved
 from text_edits import TextEdit, exchanged, without
 
 from tinygpu.devices import device
@@ -21,9 +22,7 @@ from tinygpu.language.tile import Tile
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards.specimen import COLUMNS, ROWS, smem_operand, swizzled_operand
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.lowering.build import build, solve_buffers
-from tinygpu.ptx.lowering.lower import lowered
-from tinygpu.ptx.protocol.certificate import Proofs, certify
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
@@ -36,13 +35,7 @@ def test_random_candidates_are_right_and_proved(seed: int, kind: str, draw_candi
     machine = (Held, HeldInParts, HeldByPairs)[seed]
     problem = machine.problem(m=(128, 300, 77)[seed], n=(64, 200, 33)[seed], dtypes={"a": kind})
     space = build_space(machine, problem, device("b200"))
-    point = draw_candidate(space, seed)
-    program = space.program(point)
-    kernel = build(program, problem, point, SolverCache()).kernel
-    found = verify(kernel, machine, problem, orders=("late", "random"))
-    assert found.passed, f"{problem} {point}\n{found}"
-    swizzles = solve_buffers(program, SolverCache()).swizzles
-    assert certify(lowered(program, problem, point, swizzles).protocol, Proofs()).proved
+    kernel = right_and_proved(space, draw_candidate(space, seed), ("late", "random"))
     copies = [line for line in kernel.ptx.split("\n") if ".128x256b" in line]
     assert len(copies) == K * dtype(kind).bits // 8 // 32 == int(machine.cp.pieces(128 * K * dtype(kind).bits // 8))
 

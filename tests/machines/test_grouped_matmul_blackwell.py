@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from proving import right_and_proved
 from test_grouped_matmul import LENGTHS, multiplied
 
 import tinygpu as tg
@@ -16,10 +17,7 @@ from tinygpu.devices import device
 from tinygpu.machines.grouped_matmul_blackwell import KINDS, GroupedMatmulBlackwell
 from tinygpu.machines.operands import RESULTS
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.lowering.lower import lowered
-from tinygpu.ptx.protocol.certificate import certify
 from tinygpu.ptx.verification.verify import verify
-from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing import Case
@@ -83,14 +81,7 @@ def posed(seed: int) -> Any:
 def test_random_candidates_are_right_and_their_rings_proved(seed: int, draw_candidate: Any) -> None:
     problem = posed(seed)
     space = build_space(GroupedMatmulBlackwell, problem, device("b200"))
-    point = draw_candidate(space, seed)
-    program = space.program(point)
-    found = verify(
-        build(program, problem, point, SolverCache()).kernel, GroupedMatmulBlackwell, problem, orders=("random",)
-    )
-    assert found.passed, f"{problem} {point}\n{found}"
-    swizzles = solve_buffers(program, SolverCache()).swizzles
-    assert certify(lowered(program, problem, point, swizzles).protocol).proved
+    right_and_proved(space, draw_candidate(space, seed), ("random",))
 
 
 # What a kernel of it must have; each is broken everywhere, by (what is looked for, what is put there).

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from text_edits import TextEdit, exchanged, without
 
 from tinygpu.devices import device
 from tinygpu.language import SMEM, TMEM, DeclarationError, Dim, Machine, blocked
@@ -78,29 +77,7 @@ def passes(ptx: str) -> bool:
     ).passed
 
 
-def without(pattern: str, which: int = 0) -> Callable[[str], str]:
-    """The text without one line; of a wait, without going back to it as well."""
-
-    def edit(ptx: str) -> str:
-        lines = ptx.splitlines()
-        found = [i for i, line in enumerate(lines) if re.search(pattern, line)]
-        assert len(found) > which, pattern
-        at = found[which]
-        lines[at : at + 1 + ("try_wait" in lines[at])] = [""]
-        return "\n".join(lines)
-
-    return edit
-
-
-def exchanged(old: str, new: str) -> Callable[[str], str]:
-    def edit(ptx: str) -> str:
-        assert old in ptx
-        return ptx.replace(old, new)
-
-    return edit
-
-
-WRONG: dict[str, Callable[[str], str]] = {
+WRONG: dict[str, TextEdit] = {
     "sums are read before the commit has arrived": without("try_wait", 3),
     "a slot is multiplied before its bytes have come": without("try_wait", 2),
     "sums are added up where others are still read": without("try_wait", 1),

@@ -7,18 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from proving import right_and_proved
 
 import tinygpu as tg
 from tinygpu.api.machines import FAMILIES
 from tinygpu.devices import device
 from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.machines.operands import MORE_FACTORS, MORE_KINDS, NARROW, RESULTS
-from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.lowering.lower import lowered
-from tinygpu.ptx.protocol.certificate import certify
-from tinygpu.ptx.verification.verify import verify
-from tinygpu.solver.buffers import solve_buffers
-from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.spaces.part import SpaceError
 
@@ -69,12 +64,7 @@ def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     problem = posed(seed)
     space = build_space(MatmulBlackwell, problem, device("b200"))
     (point,) = space.sample(1, seed)
-    kernel = build(space.program(point), problem, point, SolverCache()).kernel
-    found = verify(kernel, MatmulBlackwell, problem, orders=("late",))
-    assert found.passed, f"{problem} {point}\n{found}"
-    program = space.program(point)
-    swizzles = solve_buffers(program, SolverCache()).swizzles
-    assert certify(lowered(program, problem, point, swizzles).protocol).proved
+    right_and_proved(space, point)
 
 
 @pytest.mark.parametrize("seed", range(96))
@@ -91,13 +81,7 @@ def test_candidates_that_take_each_other_over_are_right_and_their_answers_proved
     except SpaceError:
         assert problem.dim["m"] <= 128  # one tile begins at once
         return
-    program = space.program(point)
-    kernel = build(program, problem, point, SolverCache()).kernel
-    assert kernel.scheduler.takes_over
-    found = verify(kernel, MatmulBlackwell, problem, orders=("late",))
-    assert found.passed, f"{problem} {point}\n{found}"
-    swizzles = solve_buffers(program, SolverCache()).swizzles
-    assert certify(lowered(program, problem, point, swizzles).protocol).proved
+    assert right_and_proved(space, point).scheduler.takes_over
 
 
 def test_rows_of_narrow_elements_across_k_are_refused_by_the_rule_of_the_products() -> None:

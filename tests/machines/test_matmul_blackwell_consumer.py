@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from proving import right_and_proved
 
 import tinygpu as tg
 from tinygpu.api.machines import FAMILIES
@@ -14,10 +15,6 @@ from tinygpu.machines.matmul_blackwell_consumer import MatmulBlackwellConsumer
 from tinygpu.machines.operands import KINDS, RESULTS
 from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.lowering.lower import lowered
-from tinygpu.ptx.protocol.certificate import certify
-from tinygpu.ptx.verification.verify import verify
-from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing.bench import open_bench
@@ -63,12 +60,7 @@ def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     if not few.size:  # of so short a k nothing can be shared
         few = space.space.restrict(SHARING[0])
     (point,) = few.sample(1, np.random.default_rng(seed))
-    program = space.program(point)
-    kernel = build(program, problem, point, SolverCache()).kernel
-    found = verify(kernel, MatmulBlackwellConsumer, problem, orders=("late",))
-    assert found.passed, f"{problem} {point}\n{found}"
-    swizzles = solve_buffers(program, SolverCache()).swizzles
-    assert certify(lowered(program, problem, point, swizzles).protocol).proved
+    right_and_proved(space, point)
 
 
 @pytest.mark.parametrize("kind", KINDS)

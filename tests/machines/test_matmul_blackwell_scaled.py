@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from proving import right_and_proved
 from text_edits import TextEdit, exchanged, without
 
 import tinygpu as tg
@@ -128,12 +129,7 @@ def test_tiles_that_ctas_share_are_right_and_their_rings_proved(machine: type[Ma
     space = build_space(machine, problem, device("b200"))
     few = {"bn": 64, "bk": 256, "tiles": 1, "stages": 2, "cluster_n": 1, "cluster_m": 2, "scaled": 1}
     (point,) = space.space.restrict(few | shared).sample(1, np.random.default_rng(0))
-    kernel = build(space.program(point), problem, point, SolverCache()).kernel
-    assert len(kernel.workspaces) == 2
-    found = verify(kernel, machine, problem, orders=("late",))
-    assert found.passed, str(found)
-    program = space.program(point)
-    assert certify(lowered(program, problem, point, solve_buffers(program, SolverCache()).swizzles).protocol).proved
+    assert len(right_and_proved(space, point).workspaces) == 2
 
 
 PACKED = {

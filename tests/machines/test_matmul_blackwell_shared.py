@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from proving import right_and_proved
 from test_matmul_blackwell import SIZES, posed
 
 from tinygpu.devices import device
@@ -16,10 +17,7 @@ from tinygpu.machines.matmul_blackwell import MatmulBlackwell
 from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.lowering.lower import lowered
-from tinygpu.ptx.protocol.certificate import certify
 from tinygpu.ptx.verification.verify import verify
-from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
@@ -42,13 +40,7 @@ def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     fits = [shared for shared in SHARED if 32 * shared.get("split_k", 0) <= k]
     space = build_space(MatmulBlackwell, problem, B200)
     (point,) = space.space.restrict(fits[seed // len(SIZES) % len(fits)]).sample(1, np.random.default_rng(seed))
-    kernel = build(space.program(point), problem, point, SolverCache()).kernel
-    assert len(kernel.workspaces) == 2
-    found = verify(kernel, MatmulBlackwell, problem, orders=("late",))
-    assert found.passed, f"{problem} {point}\n{found}"
-    program = space.program(point)
-    swizzles = solve_buffers(program, SolverCache()).swizzles
-    assert certify(lowered(program, problem, point, swizzles).protocol).proved
+    assert len(right_and_proved(space, point).workspaces) == 2
 
 
 @cache

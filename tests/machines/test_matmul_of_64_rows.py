@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from proving import right_and_proved
 from test_matmul_blackwell import posed
 
 from tinygpu.devices import device
@@ -22,10 +23,7 @@ from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.emulator.units.tensor_memory_maps import ACCESS_SHAPES, access_cells, accumulator_cells
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.lowering.lower import lowered
-from tinygpu.ptx.protocol.certificate import certify
 from tinygpu.ptx.verification.verify import verify
-from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing import Case, examine
@@ -44,11 +42,7 @@ def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     space = build_space(MatmulBlackwell, problem, B200)
     chosen = {"bm": 64, "ctas": ("one", "pairs")[seed // 3 % 2]}
     (point,) = space.space.restrict(chosen).sample(1, np.random.default_rng(seed))
-    kernel = build(space.program(point), problem, point, SolverCache()).kernel
-    found = verify(kernel, MatmulBlackwell, problem, orders=("late",))
-    assert found.passed, f"{problem} {point}\n{found}"
-    program = space.program(point)
-    assert certify(lowered(program, problem, point, solve_buffers(program, SolverCache()).swizzles).protocol).proved
+    right_and_proved(space, point)
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from proving import right_and_proved
 from test_matmul_blackwell import OPTIONS, factors
 from test_matmul_skinny import best
 
@@ -19,10 +20,7 @@ from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.machines.matmul_skinny_blackwell import MatmulSkinnyBlackwell
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.lowering.lower import lowered
-from tinygpu.ptx.protocol.certificate import certify
 from tinygpu.ptx.verification.verify import verify
-from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
@@ -44,12 +42,7 @@ def test_random_candidates_are_right_and_their_rings_proved(seed: int) -> None:
     problem = posed(seed)
     space = build_space(MatmulSkinnyBlackwell, problem, device("b200"))
     (point,) = space.sample(1, seed)
-    program = space.program(point)
-    kernel = build(program, problem, point, SolverCache()).kernel
-    found = verify(kernel, MatmulSkinnyBlackwell, problem, orders=(("late", "early", "random")[seed % 3],))
-    assert found.passed, f"{problem} {point}\n{found}"
-    swizzles = solve_buffers(program, SolverCache()).swizzles
-    assert certify(lowered(program, problem, point, swizzles).protocol).proved
+    right_and_proved(space, point, (("late", "early", "random")[seed % 3],))
 
 
 def made(split_k: int) -> tuple[Problem, Kernel]:

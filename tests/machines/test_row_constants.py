@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from proving import right_and_proved
 from row_constants import SHAPES, WORDS, Neighbours, ScaledRows
 from text_edits import TextEdit, exchanged, without
 
@@ -24,9 +25,7 @@ from tinygpu.ptx import isa
 from tinygpu.ptx.emulator.units.tensor_memory_maps import COPY_SHAPES
 from tinygpu.ptx.isa.tcgen05_cp import SHAPES as ALL
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.lowering.build import build, solve_buffers
-from tinygpu.ptx.lowering.lower import lowered
-from tinygpu.ptx.protocol.certificate import Proofs, certify
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
@@ -41,14 +40,8 @@ def test_random_candidates_are_right_and_proved(seed: int, rows: str, draw_candi
     problem = ScaledRows.problem(m=(128, 300, 77)[seed], n=(64, 200, 33)[seed])
     space = build_space(ScaledRows, problem, B200)
     restricted = replace(space, space=space.space.restrict({"rows": rows}))
-    point = draw_candidate(restricted, seed)
-    program = space.program(point)
-    kernel = build(program, problem, point, SolverCache()).kernel
-    found = verify(kernel, ScaledRows, problem, orders=("late", "random"))
-    assert found.passed, f"{problem} {point}\n{found}"
+    kernel = right_and_proved(space, draw_candidate(restricted, seed), ("late", "random"))
     assert f"tcgen05.cp.cta_group::1.{SHAPES[rows]} " in kernel.ptx
-    swizzles = solve_buffers(program, SolverCache()).swizzles
-    assert certify(lowered(program, problem, point, swizzles).protocol, Proofs()).proved
 
 
 @pytest.mark.parametrize("m", [1, 64, 150])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from proving import right_and_proved
 from sliding_rows import K, Sliding, SlidingByPairs
 from text_edits import TextEdit, exchanged, without
 
@@ -23,9 +24,7 @@ from tinygpu.ptx.cards.specimen import COLUMNS, swizzled_operand
 from tinygpu.ptx.emulator.instructions.tcgen05_copies import shift_rows
 from tinygpu.ptx.emulator.state.tensor_memory import CtaTensorMemory
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.lowering.build import build, solve_buffers
-from tinygpu.ptx.lowering.lower import lowered
-from tinygpu.ptx.protocol.certificate import Proofs, certify
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
@@ -41,13 +40,7 @@ SIZES = ((4, 32, 32, 2), (5, 70, 40, 3), (3, 33, 65, 1))
 def test_random_candidates_are_right_and_proved(seed: int, machine: Any, draw_candidate: Any) -> None:
     problem = machine.problem(**dict(zip("sint", SIZES[seed], strict=True)))
     space = build_space(machine, problem, B200)
-    point = draw_candidate(space, seed)
-    program = space.program(point)
-    kernel = build(program, problem, point, SolverCache()).kernel
-    found = verify(kernel, machine, problem, orders=("late", "random"))
-    assert found.passed, f"{problem} {point}\n{found}"
-    swizzles = solve_buffers(program, SolverCache()).swizzles
-    assert certify(lowered(program, problem, point, swizzles).protocol, Proofs()).proved
+    right_and_proved(space, draw_candidate(space, seed), ("late", "random"))
 
 
 @cache

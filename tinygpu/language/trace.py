@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,7 @@ from tinygpu.language.parameters import Choice, DeclarationError, Option, Size
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem, Signature, tensors
 from tinygpu.language.tensors import Tensor
+from tinygpu.language.tracing.passes import ROW_VERBS, Passes
 from tinygpu.language.tracing.tracer import Tracer
 from tinygpu.language.under_way import check_sums_under_way
 from tinygpu.language.waiting import waiting
@@ -147,10 +149,16 @@ def _unknown(error: AttributeError, instance: Declared, tracer: Tracer) -> str:
         return f"there is no verb p.{error.name}"
     if isinstance(error.obj, BoundTensor):
         offered = [name for name in dir(error.obj) if not name.startswith("_")]
-        near = difflib.get_close_matches(str(error.name), offered, 1)
-        meant = f"; did you mean .{near[0]}?" if near else f"; it has {', '.join(offered)}"
-        return f"the tensor {error.obj.name} has no .{error.name}{meant}"
+        return f"the tensor {error.obj.name} has no .{error.name}{_meant(error, offered)}"
+    if isinstance(error.obj, Passes):
+        return f"the row that p.passes gives has no .{error.name}{_meant(error, ROW_VERBS)}"
     return said(error) if raised_by_them(error) else str(error)
+
+
+def _meant(error: AttributeError, offered: Sequence[str]) -> str:
+    """The nearest name that there is, or all of them."""
+    near = difflib.get_close_matches(str(error.name), offered, 1)
+    return f"; did you mean .{near[0]}?" if near else f"; it has {', '.join(offered)}"
 
 
 @lru_cache(maxsize=512)  # all structures have the same

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, expr
+from tinygpu.language.operators import Waiting
 from tinygpu.language.parameters import DeclarationError, Named
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -90,6 +91,10 @@ KINDS: Mapping[str, Kind] = {
 
 # What is right where elements of a tile were to say where a window begins.
 _ROWS = "; where each element of a tile names a row, a window is taken of tensor.rows(tile)"
+# What is right where a tile is meant, and what a row has is given.
+_OF_ROW = ", which passes make as they need it: `with row.tiles(x) as (at, x)` is one with its tiles in it"
+# What is longer in Python's words says nothing.
+_LONGEST = 120
 # What is right where a verb makes a tile of its own, and a tile that is there was meant.
 _INTO = "; what it gives goes into a tile that is there by tile += ..., or by into= of p.apply, p.cast or p.where"
 
@@ -138,13 +143,17 @@ def _check(said: str, parameter: inspect.Parameter, kind: Kind, value: Any) -> N
             why = "; == and != compare tiles as objects, equal(x, y) and not_equal(x, y) their elements" * objects
             if isinstance(one, Tile) or (isinstance(one, tuple | list) and any(isinstance(o, Tile) for o in one)):
                 why = _ROWS * (kind.said.startswith("a tuple of numbers") or kind is OPERAND)
+            why += _OF_ROW * isinstance(one, Waiting)
             raise DeclarationError(f"{said}: {parameter.name} must be {kind.said}, not {_shown(one)}{why}")
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_shown, value))}{',' * (len(value) == 1)})"
-    return str(value) if isinstance(value, Expr | Named | Tile) else repr(value)
+    if isinstance(value, Expr | Named | Tile | Waiting):
+        return str(value)
+    shown = repr(value)
+    return shown if len(shown) <= _LONGEST else f"an object of the class {type(value).__name__}"
 
 
 def _takes(signature: inspect.Signature) -> str:

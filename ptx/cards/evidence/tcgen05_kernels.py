@@ -22,6 +22,8 @@ MEET = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
 COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{}];"
 # A commit of a pair, which arrives in both: the register %h1 has their mask.
 COMMIT_OF_PAIR = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [{}], %h1;"
+# A commit of a pair that arrives in the first CTA alone.
+COMMIT_TO_ONE = COMMIT.replace("cta_group::1", "cta_group::2")
 FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 {}, {};"
 
 
@@ -130,6 +132,23 @@ def told_and_read(
     yield after
     yield f"tcgen05.ld.sync.aligned.32x32b.x{len(held)}.b32 {{{', '.join(held)}}}, [{cells}];"
     yield "tcgen05.wait::ld.sync.aligned;"
+    yield from fragments("st.global.v4.b32 [%out{1}], {0};", held)
+    yield from frame.end()
+
+
+def multiplied_and_read(
+    frame: Frame | PairFrame, scratch: str, held: Sequence[str], commit: str, columns: int = 0
+) -> Iterator[str]:
+    """The issuing thread commits its products; all wait, and each stores what its lane has of the sums.
+
+    scratch  a register that is free
+    held     registers that sums come to
+    commit   of the barrier `{}`
+    columns  of the sums in tensor memory, where a row is not one lane's
+    """
+    yield f"add.u32 {scratch}, %s, {frame.at};"
+    yield from (commit.format(scratch), "$issued:", *waited(frame.at), AFTER)
+    yield from loaded(Tcgen05Ld(), held, f"%r{frame.address + 1}", columns or len(held))
     yield from fragments("st.global.v4.b32 [%out{1}], {0};", held)
     yield from frame.end()
 

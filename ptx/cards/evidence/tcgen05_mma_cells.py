@@ -13,7 +13,7 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language import TMEM
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, BEFORE, COMMIT, Frame, described, loaded, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, BEFORE, COMMIT, Frame, described, multiplied_and_read
 from tinygpu.ptx.cards.evidence.wgmma_kernels import fragments, right_factor, right_operand
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
@@ -28,7 +28,6 @@ from tinygpu.ptx.cards.specimen import (
     swizzled_operand,
 )
 from tinygpu.ptx.isa.shared_operands import K_BYTES
-from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import KINDS
 from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCells
 
@@ -85,9 +84,7 @@ def specimen(
         a = f"[%r{n}+{(lane << 16) + first + number * steps[0]}]"
         lines += [instruction.issue(*wide, f"%r{n}", a, "%d1", (False, transposed), "%p3")]
         lines += ["setp.eq.u32 %p3, 0, 0;"]
-    lines += [f"add.u32 %r{n + 2}, %s, {frame.at};", COMMIT.format(f"%r{n + 2}"), "$issued:"]
-    lines += [*waited(frame.at), AFTER]
-    lines += [*loaded(Tcgen05Ld(), d, f"%r{n + 1}", n), *fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
+    lines += multiplied_and_read(frame, f"%r{n + 2}", d, COMMIT)
 
     def meaning(x: Any, y: Any) -> Any:
         return x.astype(np.float64) @ right_factor(b, y, n, transposed, columns)

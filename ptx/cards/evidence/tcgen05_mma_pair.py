@@ -16,16 +16,15 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
 from tinygpu.language.data_paths import columns_taken
 from tinygpu.ptx.cards.evidence.tcgen05_kernels import (
-    AFTER,
     COMMIT_OF_PAIR,
+    COMMIT_TO_ONE,
     PairFrame,
     described,
     held_of,
-    loaded,
-    waited,
+    multiplied_and_read,
 )
 from tinygpu.ptx.cards.evidence.wgmma_kernels import Image as SharedImage
-from tinygpu.ptx.cards.evidence.wgmma_kernels import fragments, right_factor, right_operand
+from tinygpu.ptx.cards.evidence.wgmma_kernels import right_factor, right_operand
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
@@ -75,7 +74,7 @@ def specimen(
     frame = PairFrame(barrier, columns, n)
     ld, path = Tcgen05Ld(), of(n).path(n)
     each = int(columns_taken(path))
-    d, base, own, free = [f"%r{i}" for i in range(each)], f"%r{n}", f"%r{n + 1}", n + 2
+    d, base, free = [f"%r{i}" for i in range(each)], f"%r{n}", n + 2
     instruction = of(said or n)
     issued = instruction.issue(wide, wide, base, "%d0", "%d1", (False, False), "%p3")
     word = f"{instruction.instruction_descriptor(wide, wide, (False, False)):#010x}"
@@ -88,9 +87,7 @@ def specimen(
     lines = [
         *a.written(free), *b.written(free), "fence.proxy.async.shared::cta;",
         *frame.begin(), "setp.ne.u32 %p3, 0, 0;", "mov.u16 %h1, 3;",
-        *products, f"add.u32 %r{free}, %s, {barrier};", commit.format(f"%r{free}"), "$issued:", *waited(barrier), AFTER,
-        *loaded(ld, d, own, n), *fragments("st.global.v4.b32 [%out{1}], {0};", d),
-        *frame.end(),
+        *products, *multiplied_and_read(frame, f"%r{free}", d, commit, n),
     ]  # fmt: skip
 
     def meaning(x: Any, y: Any) -> Any:
@@ -128,7 +125,6 @@ def cards() -> Iterator[Card]:
     both = Guarantee(f"{label} completion", "a commit arrives at a barrier of each CTA that waits", "emulator")
     good, integer = specimen("tcgen05.mma: 256 x 32 of f16"), specimen("tcgen05.mma: 256 x 64 of s8", 64, "s8")
     two = "tcgen05.mma by a pair: two instructions along k, {} bytes apart"
-    alone = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [{}];"
     twins = (
         Twin(target.name, "assembler", good, replace(good, target=90), "tcgen05"),
         Twin(floats.name, "emulator", good, specimen("tcgen05.mma: 40 columns", said=40), "N is 40"),
@@ -147,7 +143,7 @@ def cards() -> Iterator[Card]:
             group.name, "assembler", good, good.respelled("tcgen05.commit.cta_group::2", "tcgen05.commit.cta_group::1"),
             "CTA pair granularity",
         ),
-        Twin(both.name, "emulator", good, specimen("tcgen05.mma: one CTA is told", commit=alone), "wait"),
+        Twin(both.name, "emulator", good, specimen("tcgen05.mma: one CTA is told", commit=COMMIT_TO_ONE), "wait"),
     )  # fmt: skip
     yield Card(
         name=label,

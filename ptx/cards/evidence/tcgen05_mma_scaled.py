@@ -13,9 +13,9 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
 from tinygpu.ptx.cards.evidence.tcgen05_cp import CHUNK, PROXY
 from tinygpu.ptx.cards.evidence.tcgen05_cp import described as described_chunk
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT, Frame, described, loaded, waited
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import COMMIT, Frame, described, multiplied_and_read
 from tinygpu.ptx.cards.evidence.tcgen05_mma import unpadded
-from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments
+from tinygpu.ptx.cards.evidence.wgmma_kernels import Image
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
@@ -31,7 +31,6 @@ from tinygpu.ptx.cards.specimen import (
 )
 from tinygpu.ptx.isa.shared_operands import K_BYTES
 from tinygpu.ptx.isa.tcgen05_cp import Tcgen05Cp
-from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma_scaled import FORMS, Tcgen05MmaScaled
 
 N = 32  # columns of the kernels
@@ -98,8 +97,7 @@ def specimen(
         issued = instruction.issue_scaled(*wide, sums, "%d0", "%d1", (False, False), "%p3", sx, sy, begins)
         word = instruction.descriptor_word(*wide, (False, False), first + number)
         lines += [issued.replace(f"{word:#010x}", f"{word ^ code << 23:#010x}"), "setp.eq.u32 %p3, 0, 0;"]
-    lines += [f"add.u32 %r{N + 2}, %s, {frame.at};", COMMIT.format(f"%r{N + 2}"), "$issued:", *waited(frame.at), AFTER]
-    lines += [*loaded(Tcgen05Ld(), d, f"%r{N + 1}", N), *fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
+    lines += multiplied_and_read(frame, f"%r{N + 2}", d, COMMIT)
 
     def numbers(codes: Any, rows: int) -> Any:
         """(rows, k) of a chunk: row r is in the bytes from 16 (r % 32) + 4 (r / 32) on."""

@@ -16,8 +16,14 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language import TMEM
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT_OF_PAIR, PairFrame, described, loaded, waited
-from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments, right_factor, right_operand
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import (
+    COMMIT_OF_PAIR,
+    COMMIT_TO_ONE,
+    PairFrame,
+    described,
+    multiplied_and_read,
+)
+from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, right_factor, right_operand
 from tinygpu.ptx.cards.specimen import (
     COLUMNS,
     TARGETS,
@@ -34,7 +40,6 @@ from tinygpu.ptx.cards.specimen import (
 from tinygpu.ptx.cards.specimen import ROWS as SOME_ROWS
 from tinygpu.ptx.isa.shared_operands import K_BYTES
 from tinygpu.ptx.isa.tcgen05_cp import SHAPES, Tcgen05CpRowsPair
-from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import KINDS, ROWS
 from tinygpu.ptx.isa.tcgen05_mma_cells import Tcgen05MmaCellsPair
 
@@ -81,8 +86,8 @@ def specimen(
     wide, instruction = dtype(kind), Tcgen05MmaCellsPair(said or n)
     a, b = Image("a", kind, ROWS, SWIZZLE, 0), right_operand(kind, n // 2, SWIZZLE, ROWS * SWIZZLE, False, 0)
     barrier, left = a.size + b.size, 1 << (n - 1).bit_length()
-    frame, ld = PairFrame(barrier, 2 * left, n), Tcgen05Ld()
-    d, base, own, free = [f"%r{i}" for i in range(n)], f"%r{n}", f"%r{n + 1}", n + 2
+    frame = PairFrame(barrier, 2 * left, n)
+    d, base, free = [f"%r{i}" for i in range(n)], f"%r{n}", n + 2
     lines = ["mov.u32 %r0, %cluster_ctarank;", "setp.ne.u32 %p4, %r0, 0;", "@%p4 bra $bare;"] if not beside else []
     lines += [*a.written(free), *([] if beside else ["$bare:"]), *b.written(free), "fence.proxy.async.shared::cta;"]
     lines += [*frame.begin(), "mov.u16 %h1, 3;"]
@@ -98,8 +103,7 @@ def specimen(
         at = f"[{base}+{(lane << 16) + left + number * columns_apart}]"
         issued = instruction.issue(wide, wide, base, at, "%d1", (False, False), "%p3")
         lines += [issued.replace(f"{word:#010x}", f"{other:#010x}"), "setp.eq.u32 %p3, 0, 0;"]
-    lines += [f"add.u32 %r{free}, %s, {barrier};", commit.format(f"%r{free}"), "$issued:", *waited(barrier), AFTER]
-    lines += [*loaded(ld, d, own, n), *fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
+    lines += multiplied_and_read(frame, f"%r{free}", d, commit)
 
     def meaning(x: Any, y: Any) -> Any:
         left, right = (np.split(np.asarray(half), 2) for half in (x, y))
@@ -169,7 +173,6 @@ def _of_products(good: Specimen) -> Card:
     lanes = Guarantee(f"{label} lanes", "a begins at lane 0 as the accumulator does, row r in lane r", "emulator")
     both = Guarantee(f"{label} completion", "a commit arrives at a barrier of each CTA that waits", "emulator")
     integer = specimen("tcgen05.mma: 256 x 64 of s8 in tensor memory", 64, "s8")
-    alone = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [{}];"
     twins = (
         Twin(target.name, "assembler", good, replace(good, target=90), "tcgen05"),
         Twin(floats.name, "emulator", good, specimen("tcgen05.mma: 40 columns, a in cells, pair", said=40), "N is 40"),
@@ -188,7 +191,10 @@ def _of_products(good: Specimen) -> Card:
         Twin(exists.name, "assembler", good, good.respelled("kind::f16", "kind::f32"), "kind::f32"),
         Twin(rows.name, "emulator", good, specimen("tcgen05.mma: 128 rows in cells of two CTAs", rows=128), NEVER_SET),
         Twin(lanes.name, "emulator", good, specimen("tcgen05.mma: a from lane 32 on, pair", lane=32), "lane 32"),
-        Twin(both.name, "emulator", good, specimen("tcgen05.mma: one CTA is told, a in cells", commit=alone), "wait"),
+        Twin(
+            both.name, "emulator", good, specimen("tcgen05.mma: one CTA is told, a in cells", commit=COMMIT_TO_ONE),
+            "wait",
+        ),
     )  # fmt: skip
     return Card(
         name=label,

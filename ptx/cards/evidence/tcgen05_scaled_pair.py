@@ -18,8 +18,14 @@ from tinygpu.language import TMEM
 from tinygpu.language.tile import Tile
 from tinygpu.ptx.cards.evidence.tcgen05_cp import CHUNK, PROXY, chunks
 from tinygpu.ptx.cards.evidence.tcgen05_cp import described as described_chunk
-from tinygpu.ptx.cards.evidence.tcgen05_kernels import AFTER, COMMIT_OF_PAIR, PairFrame, described, loaded, waited
-from tinygpu.ptx.cards.evidence.wgmma_kernels import Image, fragments
+from tinygpu.ptx.cards.evidence.tcgen05_kernels import (
+    COMMIT_OF_PAIR,
+    COMMIT_TO_ONE,
+    PairFrame,
+    described,
+    multiplied_and_read,
+)
+from tinygpu.ptx.cards.evidence.wgmma_kernels import Image
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
@@ -33,7 +39,6 @@ from tinygpu.ptx.cards.specimen import (
 )
 from tinygpu.ptx.isa.shared_operands import K_BYTES
 from tinygpu.ptx.isa.tcgen05_cp import Tcgen05CpPair
-from tinygpu.ptx.isa.tcgen05_ld import Tcgen05Ld
 from tinygpu.ptx.isa.tcgen05_mma import ROWS
 from tinygpu.ptx.isa.tcgen05_mma_scaled import FORMS, Tcgen05MmaScaledPair
 
@@ -83,7 +88,7 @@ def specimen(
     at = a.size + b.size
     barrier = at + 2 * CHUNK
     frame = PairFrame(barrier, 64, N)
-    d, base, own, free = [f"%r{i}" for i in range(N)], f"%r{N}", f"%r{N + 1}", N + 2
+    d, base, free = [f"%r{i}" for i in range(N)], f"%r{N}", N + 2
     lines = [*a.written(free), *b.written(free), "shl.b32 %r1, %t, 2;", "add.u32 %r1, %r1, %s;"]
     # Scales of b are those of all columns: both CTAs have what the first one is given.
     lines += ["mov.u32 %r2, %cluster_ctarank;", f"mul.wide.u32 %d0, %r2, {CHUNK};", "sub.s64 %d1, %sb, %d0;"]
@@ -104,8 +109,7 @@ def specimen(
     word = instruction.descriptor_word(kind, kind, (False, False), first)
     other = word & ~(3 << 27) | rows >> 7 << 27
     lines += [issued.replace(f"{word:#010x}", f"{other:#010x}")]
-    lines += [f"add.u32 %r{free}, %s, {barrier};", commit.format(f"%r{free}"), "$issued:", *waited(barrier), AFTER]
-    lines += [*loaded(Tcgen05Ld(), d, own, N), *fragments("st.global.v4.b32 [%out{1}], {0};", d), *frame.end()]
+    lines += multiplied_and_read(frame, f"%r{free}", d, commit)
 
     def numbers(codes: Any, count: int) -> Any:
         """The first scale of each row: row r is in the bytes from 16 (r % 32) + 4 (r / 32) on."""
@@ -178,7 +182,6 @@ def _of_products(good: Specimen) -> Card:
     rows = Guarantee(f"{label} rows", "the instruction descriptor says 256 rows: 128 of each CTA", "emulator")
     all_of_b = Guarantee(f"{label} scales", "each CTA has the scales of all columns of b", "emulator")
     which = Guarantee(f"{label} first", "the descriptor names the first of four scales in a cell", "emulator")
-    alone = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [{}];"
     both = Guarantee(f"{label} completion", "a commit arrives at a barrier of each CTA that waits", "emulator")
     twins = (
         Twin(target.name, "assembler", good, replace(good, target=90), "tcgen05"),
@@ -197,7 +200,10 @@ def _of_products(good: Specimen) -> Card:
             "never initialised",
         ),
         Twin(which.name, "emulator", good, specimen("tcgen05.mma: the second of four, pair", first=1), WRONG_VALUES),
-        Twin(both.name, "emulator", good, specimen("tcgen05.mma: one CTA is told of mxfp8", commit=alone), "wait"),
+        Twin(
+            both.name, "emulator", good, specimen("tcgen05.mma: one CTA is told of mxfp8", commit=COMMIT_TO_ONE),
+            "wait",
+        ),
     )  # fmt: skip
     return Card(
         name=label,

@@ -18,6 +18,7 @@ from tinygpu.ptx.cards.evidence.tcgen05_kernels import (
     BEFORE,
     COMMIT,
     COMMIT_OF_PAIR,
+    COMMIT_TO_ONE,
     MEET,
     NO_FENCE,
     Frame,
@@ -168,7 +169,6 @@ def _of_pairs() -> Card:
     way = Guarantee(f"{label} way", "rows move down", "assembler")
     both = Guarantee(f"{label} completion", "a commit arrives at a barrier of each CTA that waits", "emulator")
     good = specimen("tcgen05.shift: 128 rows of 32 bytes in each of two CTAs", Tcgen05ShiftPair)
-    alone = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [{}];"
     twins = (
         Twin(target.name, "assembler", good, replace(good, target=90), "tcgen05"),
         Twin(
@@ -181,8 +181,8 @@ def _of_pairs() -> Card:
         ),
         Twin(way.name, "assembler", good, good.respelled(".down", ".up"), ".up"),
         Twin(
-            both.name, "emulator", good, specimen("tcgen05.shift: one CTA is told", Tcgen05ShiftPair, commit=alone),
-            "wait",
+            both.name, "emulator", good,
+            specimen("tcgen05.shift: one CTA is told", Tcgen05ShiftPair, commit=COMMIT_TO_ONE), "wait",
         ),
     )  # fmt: skip
     return Card(

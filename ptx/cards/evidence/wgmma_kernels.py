@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,7 +122,7 @@ def right_factor(b: Image, y: Any, n: int, transposed: bool, columns: int) -> An
     return right[:, n : 2 * n] if columns > n else right if transposed else right.T
 
 
-def fragments(move: str, registers: list[str]) -> list[str]:
+def fragments(move: str, registers: Sequence[str]) -> list[str]:
     """Four registers at a time, `move` with braces for them and the place: "ld.global.v4.b32 {0}, [%c{1}];"."""
     groups = range(0, len(registers), 4)
     return [move.format("{" + ", ".join(registers[i : i + 4]) + "}", near(4 * i)) for i in groups]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
 from tinygpu.layouts import Layout
-from tinygpu.ptx.cards.fragments import SECTIONS, Fragment, main, page
+from tinygpu.ptx.cards.fragments import GENERATED, SECTIONS, Fragment, page
 from tinygpu.ptx.emulator import emulate
 from tinygpu.ptx.emulator.units.fragments import (
     accumulator_fragment,
@@ -361,12 +361,16 @@ def test_every_fragment_that_an_instruction_declares_is_on_the_page() -> None:
 
 def test_check_says_what_is_wrong_with_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "fragments.md"
-    assert main(["--check", str(file)]) == 1
+    assert GENERATED.main(["--check", str(file)]) == 1
     advice = f"; run python -m tinygpu.ptx.cards.fragments {file}\n"
     assert capsys.readouterr().err == f"{file} is missing{advice}"
-    assert main([str(file)]) == 0
-    assert capsys.readouterr().out == f"{len(LISTED)} fragments in {file}\n"
-    assert main(["--check", str(file)]) == 0
+    assert GENERATED.main([str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: {len(LISTED)} fragments\n"
+    assert GENERATED.main(["--check", str(file)]) == 0
     file.write_text("# Fragments\n", encoding="utf-8")
-    assert main(["--check", str(file)]) == 1
+    assert GENERATED.main(["--check", str(file)]) == 1
     assert capsys.readouterr().err == f"{file} is not what the instructions say{advice}"
+    nowhere = tmp_path / "nowhere" / "fragments.md"
+    assert GENERATED.main([str(nowhere)]) == 1
+    said = f"{nowhere} cannot be written: No such file or directory; give another path\n"
+    assert capsys.readouterr() == ("", said)

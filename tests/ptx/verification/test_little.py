@@ -5,41 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from row_sums import RowSums
 
 from tinygpu.devices import device
-from tinygpu.language import Dim, Input, Machine, Output, Param, Tracer, blocked
-from tinygpu.ptx import isa
+from tinygpu.language import Machine
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.little import little_left
 from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
-
-
-class RowSums(Machine):
-    """y[i] = sum of row i"""
-
-    m, n = Dim(), Dim()
-    x, y = Input("f32", m, n), Output("f32", m)
-    vector = Param(1, 4)
-    ld, st, add, shuffle = isa.LdGlobal(vector), isa.StGlobal(1), isa.Add("f32"), isa.ShflBfly()
-
-    def program(self, p: Tracer) -> None:
-        shape = (1, 32 * self.vector)
-        who = blocked(shape, threads=32, vector=self.vector)
-        with p.grid((self.m, 1)) as (i,), p.role("all", warps=1):
-            total = p.full(who, "f32")
-            with p.loop(self.columns(), step=shape[1]) as j:
-                total += p.load(self.ld, self.x.tile(i, j, shape=shape), who)
-            p.store(self.st, self.y.column(i, 1), p.reduce(self.add, total, axis=1, by=self.shuffle))
-
-    def columns(self) -> Any:
-        return self.n
-
-    @staticmethod
-    def reference(x: Any) -> Any:
-        return x.sum(axis=1)
 
 
 class OneTooFew(RowSums):

@@ -12,6 +12,7 @@ import types
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from tinygpu.language import (
     maximum,
     where,
 )
+from tinygpu.language.tracing.passes import ROW_VERBS, Passes
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
@@ -270,6 +272,30 @@ def test_passes_are_over_values_of_their_row() -> None:
     told(absent, "passes load and store tensors of the machine, as self.x, and not None")
 
 
+def test_what_is_written_of_a_row_by_habit_is_told_in_words() -> None:
+    def largest(self: Any, p: Any, row: Any) -> None:
+        row.max(row.load(self.ld, self.x))
+
+    def misspelt(self: Any, p: Any, row: Any) -> None:
+        row.lode(self.ld, self.x)
+
+    def filled(self: Any, p: Any, row: Any) -> None:
+        row.load(self.ld, self.x, fil=1.0)
+
+    def converted(self: Any, p: Any, row: Any) -> None:
+        p.cast(row.load(self.ld, self.x), "f16")
+
+    offered = ", ".join(ROW_VERBS)
+    told(largest, f"the row that p.passes gives has no .max; it has {offered}")
+    told(misspelt, "the row that p.passes gives has no .lode; did you mean .load?")
+    told(filled, "row.load: got an unexpected keyword argument 'fil'; it takes by, tensor, fill=, to=")
+    told(
+        converted,
+        "p.cast: tile must be a tile (a window of a tensor, a buffer of a slot, or a value in registers), not x, which "
+        "passes make as they need it: `with row.tiles(x) as (at, x)` is one with its tiles in it",
+    )
+
+
 def test_a_reduction_begins_with_what_changes_nothing() -> None:
     def taken_away(self: Any, p: Any, row: Any) -> None:
         row.reduce(self.minus, row.load(self.ld, self.x))
@@ -325,3 +351,8 @@ def test_a_row_that_is_held_is_as_long_as_those_who_hold_it_have_room() -> None:
     assert held.size
     assert all(p["across"] * p["step"] >= 100 for p in held.points())
     assert space.space.restrict({"way": ["again"], "across": [4], "step": [1]}).size
+
+
+def test_what_is_offered_of_a_row_is_there_and_in_the_docs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "language.md").read_text(encoding="utf-8")
+    assert all(hasattr(Passes, name) and f"row.{name}" in page for name in ROW_VERBS)

@@ -73,6 +73,9 @@ def line_of(was: str) -> int:
     [
         (f"{WINDOW}, who", "None, who", f"p.load: source must be {TILE}, not None"),
         (f"{WINDOW}, who", "self.x, who", f"p.load: source must be {TILE}, not the tensor x"),
+        (f"{WINDOW}, who", "[0] * 99, who", f"p.load: source must be {TILE}, not ({'0, ' * 98}0)"),
+        (f"{WINDOW}, who", "dict.fromkeys(range(99)), who",
+         f"p.load: source must be {TILE}, not an object of the class dict"),
         (f"{WINDOW}, who", f"{WINDOW}", f"p.load: missing a required argument: 'partition'; {TAKES}"),
         (f"{WINDOW}, who", f"{WINDOW}, who, fil=3", f"p.load: got an unexpected keyword argument 'fil'; {TAKES}"),
         (f"{WINDOW}, who", f"{WINDOW}, who, fill='a'", "p.load: fill must be a number, not 'a'"),

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from row_sums import RowSums
 
 from tinygpu.api.machines import PLANS, SHIPPED, family
-from tinygpu.language import Dim, Input, Machine, Option, Output, Param, blocked
+from tinygpu.language import Dim, Input, Machine, Option, Output, blocked
 from tinygpu.ptx import isa
 from tinygpu.testing import run_check
 
@@ -115,30 +116,8 @@ def test_a_machine_with_a_dim_that_is_never_1_passes() -> None:
     passes(Doubled)
 
 
-class OneRow(Machine):
-    """y[i] = the sum of row i, a row to each CTA: results begin at every place of a sector"""
-
-    m, n = Dim(), Dim()
-    x, y = Input("f32", m, n), Output("f32", m)
-    vector = Param(1, 2)
-    ld, st, add, shuffle = isa.LdGlobal(vector), isa.StGlobal(1), isa.Add("f32"), isa.ShflBfly()
-
-    def program(self, p: Any) -> None:
-        shape = (1, 32 * self.vector)
-        who = blocked(shape, threads=32, vector=self.vector)
-        with p.grid((self.m, 1)) as (i,), p.role("all", warps=1):
-            total = p.full(who, "f32")
-            with p.loop(self.n, step=shape[1]) as j:
-                total += p.load(self.ld, self.x.tile(i, j, shape=shape), who)
-            p.store(self.st, self.y.column(i, 1), p.reduce(self.add, total, axis=1, by=self.shuffle))
-
-    @staticmethod
-    def reference(x: Any) -> Any:
-        return x.sum(axis=1)
-
-
 def test_counts_are_compared_where_results_begin_anywhere_in_a_sector() -> None:
-    report = run_check(OneRow, problems=1, candidates=2, tiers=(3,))
+    report = run_check(RowSums, problems=1, candidates=2, tiers=(3,))
     assert report.ok, str(report)
     assert not report.untried, str(report)
 

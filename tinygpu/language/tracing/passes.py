@@ -30,6 +30,8 @@ from tinygpu.language.tracing.ring import Ring
 from tinygpu.language.tracing.selecting import Selecting
 from tinygpu.language.verb import verb
 
+# What programs write behind `row.`
+ROW_VERBS = ("load", "index", "hold", "reduce", "store", "tiles", "meet", "part")
 # A tensor inside `program`, which editors know by its declaration.
 OfMachine: TypeAlias = BoundTensor | TensorDeclaration
 
@@ -71,6 +73,7 @@ class Passes:
         return self.held or self.who
 
     # -- the row as a value ----------------------------------------------------------------------------------------
+    @verb("row.load")
     def load(self, by: Transfer | Ahead, tensor: OfMachine, *, fill: float = 0.0, to: str = "") -> OfRow:
         """The elements of a tensor; of a tensor with a single dim those of a line that stands for all.
 
@@ -103,6 +106,7 @@ class Passes:
 
         return OfRow("index", make, self)
 
+    @verb("row.hold")
     def hold(self, value: OfRow) -> OfRow:
         """The same, in registers from here on, where they hold the row; where they do not, it is made again."""
         self._begins(value)
@@ -122,6 +126,7 @@ class Passes:
     def reduce(
         self, combine: Elementwise, value: OfRow, /, *more: OfRow, inside: bool = False
     ) -> tuple[Tile, ...]: ...
+    @verb("row.reduce")
     def reduce(
         self, combine: Elementwise, value: OfRow, /, *more: OfRow, inside: bool = False
     ) -> Tile | tuple[Tile, ...]:
@@ -157,17 +162,20 @@ class Passes:
     def meet(self, combine: Elementwise, value: Tile) -> Tile: ...
     @overload
     def meet(self, combine: Combine, value: tuple[Tile, ...]) -> tuple[Tile, ...]: ...
+    @verb("row.meet")
     def meet(self, combine: Any, value: Any) -> Any:
         """What all who share the row have together, of a tile, or of several, that each has a part of."""
         by, cluster = self.by
         return self.tracer.reduce(combine, value, self.axis, by, cluster)
 
+    @verb("row.tiles")
     @contextmanager
     def tiles(self, *values: OfRow) -> Iterator[tuple[Any, ...]]:
         """A pass that its author writes: yields where a tile begins, per axis, and the tile of each value there."""
         with self._round(*values) as here:
             yield (here.at, *(self._made(value, here) for value in values))
 
+    @verb("row.store")
     def store(self, instruction: Transfer, tensor: OfMachine, value: OfRow) -> None:
         """Into the place of each element: by the next pass, or by one at the end; what is held at once."""
         self._begins(value)
