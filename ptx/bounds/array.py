@@ -11,7 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from tinygpu.ptx.bounds import elementwise, moved, sums
 from tinygpu.ptx.bounds.arithmetic import Rounding
-from tinygpu.ptx.bounds.contraction import contracted
+from tinygpu.ptx.bounds.contraction import contracted, summed_terms
 from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, between, exactly, marks_of
 
 # Methods that are functions of NumPy, too.
@@ -383,15 +383,8 @@ class Enclosed(NDArrayOperatorsMixin):
     def _np_einsum(self, formula: Any, *operands: Any, **_: Any) -> Any:
         if not isinstance(formula, str):
             raise CannotBound("calls einsum without a formula")
-        arrays = [self._enclosure(o) for o in operands]
-        result = np.einsum(formula, *[np.broadcast_to(np.int8(0), e.value.shape) for e in arrays])
-        labels = {
-            label: size
-            for term, e in zip(formula.replace(" ", "").split("->")[0].split(","), arrays, strict=True)
-            for label, size in zip(term.replace("...", ""), e.value.shape[::-1][: len(term)][::-1], strict=False)
-        }
-        terms = math.prod(labels.values()) / max(np.asarray(result).size, 1)
-        return self._product(lambda *v: contracted(formula, *v), operands, max(terms, 1))
+        terms = summed_terms(formula, [self._enclosure(o).value.shape for o in operands])
+        return self._product(lambda *v: contracted(formula, *v), operands, terms)
 
     def _np_zeros_like(self, a: Any, shape: Any = None, **_: Any) -> Any:
         return self._filled(a, 0.0, shape)

@@ -7,7 +7,7 @@ same: an infinity times zero is no number, wherever it stands.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -26,6 +26,23 @@ def contracted(formula: str, *operands: Values) -> Values:
     by_matrices = _as_matrices(formula)
     found = None if by_matrices is None else by_matrices(*operands)
     return np.asarray(np.einsum(formula, *operands)) if found is None else found
+
+
+def summed_terms(formula: str, shapes: Sequence[tuple[int, ...]]) -> int:
+    """Terms of each sum of `np.einsum(formula, ...)` of arrays of these shapes; at least 1.
+
+    >>> summed_terms("...ij,...jk->...ik", [(8, 2, 3), (8, 3, 5)])
+    3
+    """
+    terms, arrow, out = formula.replace(" ", "").partition("->")
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms.split(","), shapes, strict=False):
+        front, _, back = term.partition("...")
+        for label, size in (*zip(front, shape, strict=False), *zip(back[::-1], shape[::-1], strict=False)):
+            sizes[label] = max(size, sizes.get(label, 1))
+    # Without an arrow the axes that are named once are kept.
+    kept = out if arrow else {label for label in sizes if terms.count(label) == 1}
+    return math.prod(size for label, size in sizes.items() if label not in kept)
 
 
 @lru_cache(maxsize=256)

@@ -112,10 +112,11 @@ def plan(
         aims = [aim for count in _short(kernel) for aim in (ones if count == 1 else (exactly(count),))]
         # Turns that nobody waits for promptly: one too many is missed, and never comes again.
         ways += [("integers", "spurious" if aim is TURNS else orders[0], aim, "row") for aim in aims]
-    if random_inputs and has_other_signs(machine, problem):
-        ways.append(("other signs", orders[0] if orders else "late", WHOLE, ends))
     little = None if derived else little_left(kernel, machine, problem)
-    if little is not None:
+    last = LITTLE if little is not None else WHOLE
+    if random_inputs and has_other_signs(machine, problem):
+        ways.append(("other signs", orders[0] if orders else "late", last, ends))
+    elif little is not None:
         ways.append(("integers", orders[0] if orders else "late", LITTLE, "row"))
     first: Problem | None = None
     runs: list[Run] = []

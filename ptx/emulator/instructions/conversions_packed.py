@@ -11,7 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinygpu.ptx.emulator.instructions.binder import Binder, Run
+from tinygpu.ptx.emulator.instructions.binder import Binder, Lanewise, Run
+from tinygpu.ptx.emulator.instructions.float_operands import lane_write
 from tinygpu.ptx.emulator.instructions.integer import emit
 from tinygpu.ptx.emulator.instructions.rounding import flush_subnormals, narrow
 from tinygpu.ptx.emulator.source.syntax import Instruction
@@ -38,7 +39,9 @@ def clear_negative(value: Array) -> Array:
 
 def to_half(value: Array, lane: Any, mode: str, satfinite: bool) -> Array:
     """Values rounded once to f16 or bf16; NaN becomes the canonical one, and with satfinite no infinity remains."""
-    half = narrow(np.asarray(value).astype(np.float64), lane, mode)
+    value = np.asarray(value)
+    single = value.dtype == np.float32 and mode == "rn"
+    half = value.astype(lane) if single else narrow(value.astype(np.float64), lane, mode)
     if satfinite:
         top = np.asarray(ml_dtypes.finfo(lane).max, lane)
         half = np.where(np.isinf(half), np.copysign(top, half), half).astype(lane)
@@ -69,7 +72,8 @@ def to_packed(b: Binder, i: Instruction, to: str, name: str) -> Run:
                 high, low = flush_subnormals(high), flush_subnormals(low)
             return (encode(np.asarray(high)) << np.uint32(bits)) | encode(np.asarray(low))
 
-        return emit(b.destination(operands[0], f"u{kind.bits}"), pack, sources)
+        b.lanewise = Lanewise(pack, sources, lane_write(b, operands[0], f"u{kind.bits}"))
+        return b.lanewise.run
     source_kind = TYPES[name]
     if source_kind.kind != "packed" or count != 2 or not name.endswith("x2"):
         raise b.unsupported()
@@ -85,7 +89,8 @@ def to_packed(b: Binder, i: Instruction, to: str, name: str) -> Run:
         high, low = decode(wide >> np.uint32(width)), decode(wide)
         return (encode(high) << np.uint32(bits)) | encode(low)
 
-    return emit(b.destination(d, f"u{kind.bits}"), convert, (source,))
+    b.lanewise = Lanewise(convert, (source,), lane_write(b, d, f"u{kind.bits}"))
+    return b.lanewise.run
 
 
 def _encoder(b: Binder, i: Instruction, lane: str) -> tuple[Encode, int]:

@@ -25,7 +25,14 @@ def _extreme(largest: bool) -> Compile:
         if len(operands) == 4 and (name != "f32" or absolute):
             raise b.fail(f"`{i.name}` takes 3 operands, not 4")
 
+        plain = np.maximum if largest else np.minimum
+
         def pair(x: Array, y: Array) -> Array:
+            if not absolute:
+                # NumPy's own differs where a result is NaN, and where zeros of two signs meet.
+                found = np.asarray(plain(x, y))
+                if not (np.isnan(found) | (found == 0)).any():
+                    return found
             x, y = np.broadcast_arrays(np.asarray(x), np.asarray(y))
             sign = np.signbit(x) ^ np.signbit(y)
             if absolute:

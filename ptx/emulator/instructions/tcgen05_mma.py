@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,6 @@ from tinygpu.ptx.emulator.instructions.tcgen05_work import (
     Issue,
     cta_group,
     issue,
-    lane_values,
     register_slots,
     tensor_address,
     threads,
@@ -24,8 +25,8 @@ from tinygpu.ptx.emulator.source.targets import has
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.tensor_order import Access, Region, lane_run
 from tinygpu.ptx.emulator.units.block_scales import scale_columns
-from tinygpu.ptx.emulator.units.matrix_descriptors import decode_descriptor, operand_problems
-from tinygpu.ptx.emulator.units.operand_tiles import k_major_chunks, mn_major_chunks
+from tinygpu.ptx.emulator.units.matrix_descriptors import MatrixDescriptor, decode_descriptor, operand_problems
+from tinygpu.ptx.emulator.units.operand_tiles import Chunks, k_major_chunks, mn_major_chunks
 from tinygpu.ptx.emulator.units.sparse_metadata import legal_indices, metadata_columns
 from tinygpu.ptx.emulator.units.tcgen05_descriptors import (
     KINDS,
@@ -153,23 +154,32 @@ class _Fetcher:
     """The operands of each thread of a cohort."""
 
     def __init__(self, c: Cohort, operands: Operands) -> None:
-        def values(get: Getter | None) -> NDArray[np.int64]:
-            return np.zeros((c.n, 32), np.int64) if get is None else lane_values(c, get)
+        def values(get: Getter | None) -> NDArray[Any] | None:
+            return None if get is None else np.asarray(get(c))
 
         self._d, self._a, self._b = values(operands.d), values(operands.a), values(operands.b)
         self._metadata, self._descriptor = values(operands.metadata), values(operands.descriptor)
         self._sfa, self._sfb = values(operands.sfa), values(operands.sfb)
         self._mask = [values(get) for get in operands.mask]
-        self._enable = np.broadcast_to(np.asarray(operands.enable(c)), (c.n, 32))
-        self._zero = None if operands.zero_columns is None else values(operands.zero_columns)
+        self._enable, self._zero = values(operands.enable), values(operands.zero_columns)
 
     def __call__(self, at: int, lane: int) -> Values:
+        def of(values: NDArray[Any] | None) -> int:
+            return 0 if values is None else _element(values, at, lane)
+
         return Values(
-            int(self._d[at, lane]), int(self._a[at, lane]) & _WORD_MASK, int(self._b[at, lane]) & _WORD_MASK,
-            int(self._metadata[at, lane]), int(self._descriptor[at, lane]), int(self._sfa[at, lane]),
-            int(self._sfb[at, lane]), tuple(int(mask[at, lane]) for mask in self._mask), bool(self._enable[at, lane]),
-            None if self._zero is None else int(self._zero[at, lane]) & _WORD_MASK,
+            of(self._d), of(self._a) & _WORD_MASK, of(self._b) & _WORD_MASK, of(self._metadata), of(self._descriptor),
+            of(self._sfa), of(self._sfb), tuple(of(mask) for mask in self._mask), bool(of(self._enable)),
+            None if self._zero is None else of(self._zero) & _WORD_MASK,
         )  # fmt: skip
+
+
+def _element(values: NDArray[Any], at: int, lane: int) -> int:
+    """Of (n, 32) numbers one, where a dim of one element stands for all."""
+    if not values.ndim:
+        return int(values)
+    rows, lanes = values.shape
+    return int(values.item(at if rows > 1 else 0, lane if lanes > 1 else 0))
 
 
 # Of 4-bit operands sm_103a takes so many elements of K, if bit 31 of the descriptor says so.
@@ -281,20 +291,12 @@ def _shared_operand(start: Issue, call: Call, operand: str, word: int) -> list[S
     mn_major = what.a_mn_major if operand == "A" else what.b_mn_major
     k = call.stored_k if operand == "A" else what.k
     rows = rows_per_cta(call.layout) if operand == "A" else what.n // len(start.ctas)
-    bits = stored_bits(what.kind, element)
-    descriptor = decode_descriptor(word, "tcgen05")
-    problems = operand_problems(descriptor, operand, bits, mn_major, rows, k)
-    if descriptor.leading_is_address:
-        problems = (*problems, "bit 52 gives the leading dimension as an address, which only K = 96 on sm_103a has")
-    if problems:
+    descriptor, problems, chunks = _described(word, operand, what.kind, element, mn_major, rows, k)
+    if chunks is None:
         start.origin.fault("descriptor", f"matrix descriptor {word:#018x}: {'; '.join(problems)}")
         start.good = False
         return []
     start.advise_constant(descriptor, word)
-    if mn_major:
-        chunks = mn_major_chunks(descriptor, rows * bits // 8, k)
-    else:
-        chunks = k_major_chunks(descriptor, rows, slice_bytes(what.kind, element, k))
     parts = []
     for cta in start.ctas:
         index, invalid = start.read_shared(
@@ -302,6 +304,23 @@ def _shared_operand(start: Issue, call: Call, operand: str, word: int) -> list[S
         )
         parts.append(SharedOperand(start.agent, index, invalid, rows, what.kind, element, mn_major))
     return parts
+
+
+@lru_cache(maxsize=4096)
+def _described(
+    word: int, operand: str, kind: str, element: str, mn_major: bool, rows: int, k: int
+) -> tuple[MatrixDescriptor, tuple[str, ...], Chunks | None]:
+    """What a descriptor says, what is wrong with it for an operand, and where that lies; None where something is."""
+    bits = stored_bits(kind, element)
+    descriptor = decode_descriptor(word, "tcgen05")
+    problems = operand_problems(descriptor, operand, bits, mn_major, rows, k)
+    if descriptor.leading_is_address:
+        problems = (*problems, "bit 52 gives the leading dimension as an address, which only K = 96 on sm_103a has")
+    if problems:
+        return descriptor, problems, None
+    if mn_major:
+        return descriptor, (), mn_major_chunks(descriptor, rows * bits // 8, k)
+    return descriptor, (), k_major_chunks(descriptor, rows, slice_bytes(kind, element, k))
 
 
 def _access(start: Issue, call: Call, q: int) -> Access:

@@ -6,7 +6,7 @@ the end of the read, which only tcgen05.wait::ld tells; a store lands between it
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +23,12 @@ from tinygpu.ptx.emulator.instructions.warp_collectives import require_whole_war
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, RegisterOperand
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.cohort import Cohort
+from tinygpu.ptx.emulator.state.registers import Slot
 from tinygpu.ptx.emulator.state.tensor_memory import CtaTensorMemory, Words, tensor_memory
 from tinygpu.ptx.emulator.state.tensor_order import Access, AccessKind, Region, lane_run
 from tinygpu.ptx.emulator.units.tensor_memory_maps import (
     ACCESS_SHAPES,
+    COLUMNS,
     LANES,
     SLAB_LANES,
     AccessCells,
@@ -126,8 +128,8 @@ def load(b: Binder, i: Instruction) -> Run:
         tick = c.emulation.next_tick()
         memory = tensor_memory(c.residents)
         addresses = lane_values(c, get)
-        values = np.zeros((c.n, 32, len(writers)), np.uint32)
-        undefined = np.zeros_like(values)
+        values = np.zeros((len(writers), c.n, 32), np.uint32)
+        undefined = np.zeros_like(values) if c.residents.tainted else None
         for at, row in active_warps(c):
             origin = Origin(c.residents, i, row)
             lane, column = _place(origin, form, warp_value(c, i, addresses, at, row, "the address"))
@@ -136,36 +138,42 @@ def load(b: Binder, i: Instruction) -> Run:
                 continue
             memory.order.add_waiting(access)
             cta = memory.cta(origin.cta)
-            values[at] = _gather(cta.cells, form.cells, lane, column)
-            undefined[at] = _gather(cta.undefined, form.cells, lane, column)
-            if undefined[at].any():
+            values[:, at] = _gather(cta.cells, form.cells, lane, column)
+            unknown = _gather(cta.undefined, form.cells, lane, column)
+            if unknown.any():
                 origin.unwritten(f"loaded what nobody had written of {access.extent}")
-        for position, writer in enumerate(writers):
-            np.copyto(writer(c), values[:, :, position], where=c.where)
+                undefined = np.zeros_like(values) if undefined is None else undefined
+                undefined[:, at] = unknown
+        for writer, value in zip(writers, values, strict=True):
+            np.copyto(writer(c), value, where=c.where)
         if c.emulation.checking:
             c.residents.in_flight.load(filled, _rows(c), i.line)
-        else:
+        elif undefined is not None:
             undefined[:] = 0
-        if c.residents.tainted or undefined.any():
-            for position, slot in enumerate(slots):
+        if undefined is not None:
+            for slot, bits in zip(slots, undefined, strict=True):
                 if slot is not None:
-                    c.residents.set_taint(c, slot, undefined[:, :, position])
+                    c.residents.set_taint(c, slot, bits)
 
     return run
 
 
 def _gather(cells: Words, where: AccessCells, lane: int, column: int) -> Words:
-    """(32, registers) words as a load gives them."""
-    first = cells[lane + where.lane, column + where.column]
+    """(registers, 32) words as a load gives them."""
+    places, row = where.places + (COLUMNS * lane + column), cells.reshape(-1)
+    first = row.take(places)
     if not where.packed:
         return np.asarray(first)
-    second = cells[lane + where.lane, column + where.column + 1]
-    return np.asarray((first & np.uint32(0xFFFF)) | (second << np.uint32(16)))
+    return np.asarray((first & np.uint32(0xFFFF)) | (row.take(places + 1) << np.uint32(16)))
 
 
 @dataclass(slots=True, eq=False)
 class StoreWork:
-    """A tcgen05.st that was issued and has not landed."""
+    """A tcgen05.st that was issued and has not landed.
+
+    values     (registers, 32)
+    undefined  bits of them that nobody wrote; None for none
+    """
 
     origin: Origin
     queue: Hashable
@@ -174,7 +182,7 @@ class StoreWork:
     lane: int
     column: int
     values: Words
-    undefined: Words
+    undefined: Words | None
 
     def complete(self) -> None:
         """The values arrive in tensor memory."""
@@ -184,12 +192,13 @@ class StoreWork:
         _scatter(self.memory.undefined, self.cells, self.lane, self.column, self.undefined, 0xFFFF0000)
 
 
-def _scatter(cells: Words, where: AccessCells, lane: int, column: int, values: Words, above: int) -> None:
+def _scatter(cells: Words, where: AccessCells, lane: int, column: int, values: Words | None, above: int) -> None:
+    places, row = where.places + (COLUMNS * lane + column), cells.reshape(-1)
     if not where.packed:
-        cells[lane + where.lane, column + where.column] = values
+        row[places] = 0 if values is None else values
         return
-    cells[lane + where.lane, column + where.column] = (values & np.uint32(0xFFFF)) | np.uint32(above)
-    cells[lane + where.lane, column + where.column + 1] = (values >> np.uint32(16)) | np.uint32(above)
+    row[places] = above if values is None else (values & np.uint32(0xFFFF)) | np.uint32(above)
+    row[places + 1] = above if values is None else (values >> np.uint32(16)) | np.uint32(above)
 
 
 def store(b: Binder, i: Instruction) -> Run:
@@ -209,12 +218,10 @@ def store(b: Binder, i: Instruction) -> Run:
         residents = c.residents
         memory = tensor_memory(residents)
         addresses = lane_values(c, get)
-        values = np.stack([np.broadcast_to(source(c), (c.n, 32)) for source in sources], axis=2)
-        undefined = np.zeros_like(values)
-        for position, slot in enumerate(slots):
-            bits = None if slot is None else residents.registers.taint.get(slot)
-            if bits is not None:
-                undefined[:, :, position] = bits[c.set.rows]
+        values = np.empty((len(sources), c.n, 32), np.uint32)
+        for value, source in zip(values, sources, strict=True):
+            value[...] = source(c)
+        undefined = _taint(c, slots)
         for at, row in active_warps(c):
             origin = Origin(residents, i, row)
             lane, column = _place(origin, form, warp_value(c, i, addresses, at, row, "the address"))
@@ -222,13 +229,25 @@ def store(b: Binder, i: Instruction) -> Run:
             if not memory.begin(origin.cta, access):
                 continue
             access.operation = StoreWork(
-                origin, ("tcgen05.st", row), memory.cta(origin.cta), form.cells, lane, column, values[at],
-                undefined[at],
+                origin, ("tcgen05.st", row), memory.cta(origin.cta), form.cells, lane, column, values[:, at],
+                None if undefined is None else undefined[:, at],
             )  # fmt: skip
             memory.order.add_waiting(access)
             residents.agents.start(access.operation)
 
     return run
+
+
+def _taint(c: Cohort, slots: Sequence[Slot | None]) -> Words | None:
+    """(registers, n, 32) bits of some registers that nobody wrote; None for none."""
+    known = c.residents.registers.taint
+    if known.keys().isdisjoint(slots):
+        return None
+    bits: Words = np.zeros((len(slots), c.n, 32), np.uint32)
+    for position, slot in enumerate(slots):
+        if slot is not None and slot in known:
+            bits[position] = known[slot][c.set.rows]
+    return bits
 
 
 def wait(b: Binder, i: Instruction) -> Run:

@@ -144,7 +144,7 @@ class Issue:
         if not async_shared.check_shared_range(self.agent, chunks.base + low, high - low, CHUNK_BYTES, verb):
             self.good = False
             return np.zeros((0, 0), np.int64), None
-        index = chunks.addresses + cta * self.memory.residents.shared.stride_bytes
+        index = chunks.offsets + (chunks.base + cta * self.memory.residents.shared.stride_bytes)
         if used_bytes == CHUNK_BYTES:
             self.reads.append((index, CHUNK_BYTES))
             return index, async_shared.begin_read(self.agent, index, CHUNK_BYTES)

@@ -58,6 +58,20 @@ class Region:
         return f"lanes {low} to {high}{gaps}, {columns} of tensor memory"
 
 
+def _left_of(regions: tuple[Region, ...], others: tuple[Region, ...]) -> tuple[Region, ...]:
+    """The regions that do not lie within another."""
+    if not regions or not others:
+        return regions
+    return tuple([r for r in regions if not _within_one(r, others)])
+
+
+def _within_one(region: Region, others: tuple[Region, ...]) -> bool:
+    for other in others:  # noqa: SIM110  of one or two: a generator takes longer
+        if region.within(other):
+            return True
+    return False
+
+
 def lane_run(first: int, count: int) -> int:
     """`count` lanes from `first` on, as bits."""
     return ((1 << count) - 1) << first
@@ -115,9 +129,9 @@ class Access:
 
         Those that it writes, and those that the same actor reads again: it is known to come after this one.
         """
-        again = later.reads if later.follows_reads_of(self) else ()
-        reads = tuple(r for r in self.reads if not any(r.within(other) for other in (*later.writes, *again)))
-        writes = tuple(w for w in self.writes if not any(w.within(other) for other in later.writes))
+        again = later.reads if self.reads and later.follows_reads_of(self) else ()
+        reads = _left_of(self.reads, (*later.writes, *again))
+        writes = _left_of(self.writes, later.writes)
         if len(reads) + len(writes) < len(self.reads) + len(self.writes):
             self.reads, self.writes = reads, writes
             self._measure()

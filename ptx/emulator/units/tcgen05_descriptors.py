@@ -8,6 +8,7 @@ and 52), "Valid combinations of scale_vectorsize" (table 56).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 _FLOATS = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
@@ -134,6 +135,7 @@ class InstructionDescriptor:
     sfb_id: int = 0
 
 
+@lru_cache(maxsize=1024)
 def judge_descriptor(
     word: int, form: MmaForm, has_k96: bool = False
 ) -> tuple[InstructionDescriptor | None, tuple[str, ...]]:

@@ -10,7 +10,7 @@ reads from tensor memory (A, scale factors) it reads in its own lanes. From that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -145,12 +145,19 @@ class AccessCells:
     column   (32 threads, registers); with packing the column of the low half, the high half is in the next one
     columns  columns from the address on that are touched or skipped over
     packed   a register holds the low halves of two cells
+    places   (registers, 32 threads) lane * 512 + column: the same in a row of all cells
     """
 
     lane: Ints
     column: Ints
     columns: int
     packed: bool
+    places: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        places = np.ascontiguousarray((COLUMNS * self.lane + self.column).T)
+        places.setflags(write=False)
+        object.__setattr__(self, "places", places)
 
     @property
     def lanes(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinygpu.ptx.bounds.contraction import contracted
+from tinygpu.ptx.bounds.contraction import contracted, summed_terms
 
 LABELS = "abcde"
 
@@ -54,3 +54,29 @@ def test_whole_numbers_of_64_bits_stay_exact() -> None:
     found = contracted("ij,jk->ik", a, b)
     assert found.dtype == np.int64
     np.testing.assert_array_equal(found, np.einsum("ij,jk->ik", a, b))
+
+
+ELLIPSES = ("", "...")
+
+
+@settings(max_examples=300)
+@given(formulas(), st.lists(st.integers(1, 4), min_size=7, max_size=7), st.sampled_from(ELLIPSES), st.data())
+def test_terms_of_a_sum_are_what_ones_sum_up_to(formula: str, sizes: list[int], more: str, data: st.DataObject) -> None:
+    """With axes that "..." stands for, at any place of a term; with axes of one element that serve for all."""
+    size = dict(zip(LABELS, sizes, strict=False))
+    terms, out = formula.split("->")
+    arrays, named = [], []
+    for term in terms.split(","):
+        at = data.draw(st.integers(0, len(term)))
+        shape = [size[x] if data.draw(st.booleans()) else 1 for x in term]
+        arrays.append(np.ones((*shape[:at], *(sizes[5:] if more else ()), *shape[at:])))
+        named.append(f"{term[:at]}{more}{term[at:]}")
+    whole = f"{','.join(named)}->{more}{out}"
+    assert (np.einsum(whole, *arrays) == summed_terms(whole, [a.shape for a in arrays])).all()
+
+
+@pytest.mark.parametrize(("formula", "terms"), [("ij,jk", 3), ("i,i", 2), ("ii", 1), ("...i,i...", 2)])
+def test_without_an_arrow_axes_named_twice_are_summed(formula: str, terms: int) -> None:
+    shapes = {"ij,jk": [(2, 3), (3, 4)], "i,i": [(2,), (2,)], "ii": [(1, 1)], "...i,i...": [(5, 2), (2, 5)]}[formula]
+    assert summed_terms(formula, shapes) == terms
+    assert (np.einsum(formula, *[np.ones(shape) for shape in shapes]) == terms).all()

@@ -30,6 +30,12 @@ from tinygpu.ptx.emulator.units.tcgen05_descriptors import KINDS
 from tinygpu.ptx.emulator.units.tensor_memory_maps import COPY_SHAPES, Slab
 
 
+def anew(patch: Patch) -> None:
+    """Descriptors are read each time, not remembered."""
+    patch.setattr(mma, "judge_descriptor", mma.judge_descriptor.__wrapped__)
+    patch.setattr(mma, "_described", mma._described.__wrapped__)
+
+
 def _matrix(**changes: Callable[[Any], Any]) -> Misread:
     """Matrix descriptors with other fields: functions of what was decoded."""
 
@@ -300,7 +306,8 @@ def _halves_stored(patch: Patch) -> None:
     right = tcgen05_moves._scatter
 
     def scatter(cells: Any, where: Any, lane: int, column: int, values: Any, above: int) -> None:
-        values = values << np.uint32(16) | values >> np.uint32(16) if where.packed else values
+        if values is not None and where.packed:
+            values = values << np.uint32(16) | values >> np.uint32(16)
         right(cells, where, lane, column, values, above)
 
     patch.setattr(tcgen05_moves, "_scatter", scatter)

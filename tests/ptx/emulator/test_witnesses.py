@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from misreadings import MISREADINGS
+from misreadings import MISREADINGS, anew
 from witness_kernels import RIGHT, WITNESS, WITNESSES, outcome
 
 from tinygpu.ptx.cards.readings import READINGS, Reading
@@ -36,6 +36,7 @@ def test_a_witness_is_right(witness: str) -> None:
 def test_another_reading_makes_the_witness_go_wrong(
     reading: Reading, witness: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    anew(monkeypatch)
     MISREADINGS[reading.key](monkeypatch)
     assert outcome(witness) != RIGHT, f"{witness} does not need to read {reading.key} as: {reading.says}"
 
