@@ -31,7 +31,8 @@ OF_ONE = (
     Mistake(
         Twin(
             "tensor maps name the swizzle of the matrix descriptors", "emulator", MATMUL,
-            replace(MATMUL, maps=tuple(replace(m, swizzle_bytes=0) for m in MATMUL.maps)), WRONG_VALUES,
+            replace(MATMUL, maps=tuple(replace(m, swizzle_bytes=0) for m in MATMUL.maps)),
+            "tensor map and matrix descriptor must name the same",
         ),
         "swizzle 128 bytes wide", "no swizzle",
     ),

@@ -28,6 +28,7 @@ from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.residents import Residents
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
+from tinygpu.ptx.emulator.state.swizzled_writes import SwizzledWrites
 from tinygpu.ptx.emulator.units.reductions import Reduction
 
 GRAIN_BYTES = 16
@@ -67,6 +68,7 @@ class Load:
 
     released  what its completion makes known besides its writes: that it has read
     run       first byte and the one behind the last, from the start of the data, where all between them are written
+    swizzle   by which a tensor copy writes; "" for others
     """
 
     agents: list[Agent]
@@ -78,6 +80,7 @@ class Load:
     rounds_tf32: bool
     released: Clock
     run: tuple[int, int] | None = None
+    swizzle: str = ""
     queue: None = None
 
     @property
@@ -87,6 +90,8 @@ class Load:
     def complete(self) -> None:
         residents = self.origin.residents
         tick = residents.emulation.next_tick()
+        if self.swizzle and residents.emulation.checking:
+            SwizzledWrites.of(residents).wrote(tick, self.swizzle, self.origin.instruction.line)
         if self.run is not None and residents.emulation.checking:
             for agent, target in zip(self.agents, self.targets, strict=True):
                 mark_run(agent, *_run(residents, target, self.run), tick)
@@ -153,7 +158,7 @@ def _run(residents: Residents, target: Target, run: tuple[int, int]) -> tuple[in
 
 def start_load(
     origin: Origin, site: Site, targets: list[Target], parts: list[Part], transaction_bytes: int, verb: str,
-    fill: int = 0, rounds_tf32: bool = False,
+    fill: int = 0, rounds_tf32: bool = False, swizzle: str = "",
 ) -> None:  # fmt: skip
     """Issue a copy from global memory. Its shared range has been checked."""
     residents = origin.residents
@@ -190,7 +195,7 @@ def start_load(
     residents.agents.start(
         Load(
             agents, targets, pieces, arrivals, transaction_bytes, fill, rounds_tf32, own_clock(residents, origin.row),
-            run,
+            run, swizzle,
         )
     )
 

@@ -90,7 +90,9 @@ def _copy(start: Issue, shape: CopyShape, name: str, source: str | None, address
     region = Region(lanes, column, column + shape.columns)
     moves = []
     for cta in start.ctas:
-        index, invalid = start.read_shared(cta, chunks, "tcgen05.cp", copy_data_bytes(source))
+        index, invalid = start.read_shared(
+            cta, chunks, descriptor.swizzle, "the source of tcgen05.cp", copy_data_bytes(source)
+        )
         access = Access(
             start.origin, "cp" if shape.aligned_lane else "cp.4x256b", (), (region,), start.agent.column,
             start.memory.order.tick,

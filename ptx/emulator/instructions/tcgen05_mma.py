@@ -300,7 +300,7 @@ def _shared_operand(start: Issue, call: Call, operand: str, word: int) -> list[S
     parts = []
     for cta in start.ctas:
         index, invalid = start.read_shared(
-            cta, chunks, f"{operand} of tcgen05.mma", chunk_data_bytes(what.kind, element)
+            cta, chunks, descriptor.swizzle, f"{operand} of tcgen05.mma", chunk_data_bytes(what.kind, element)
         )
         parts.append(SharedOperand(start.agent, index, invalid, rows, what.kind, element, mn_major))
     return parts

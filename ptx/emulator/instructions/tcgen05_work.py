@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access import async_shared
 from tinygpu.ptx.emulator.access.async_shared import Agent, Bools, Index
+from tinygpu.ptx.emulator.access.swizzled_reads import advise_swizzle
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, Operand, RegisterOperand
 from tinygpu.ptx.emulator.state.agents import Origin
@@ -23,6 +24,7 @@ from tinygpu.ptx.emulator.state.tensor_memory import TensorMemory, tensor_memory
 from tinygpu.ptx.emulator.state.tensor_order import Access
 from tinygpu.ptx.emulator.units.matrix_descriptors import MatrixDescriptor
 from tinygpu.ptx.emulator.units.operand_tiles import Chunks
+from tinygpu.ptx.emulator.units.swizzles import Swizzle
 
 CHUNK_BYTES = 16
 
@@ -134,10 +136,11 @@ class Issue:
         return self.agent.origin
 
     def read_shared(
-        self, cta: int, chunks: Chunks, verb: str, used_bytes: int = CHUNK_BYTES
+        self, cta: int, chunks: Chunks, swizzle: Swizzle, verb: str, used_bytes: int = CHUNK_BYTES
     ) -> tuple[Index, Bools | None]:
         """Start to read an operand from a CTA's shared memory: (byte indices, which chunks are uninitialised).
 
+        swizzle     by which its descriptor reads
         used_bytes  how many bytes of each 16-byte chunk are no padding, a multiple of 4
         """
         low, high = chunks.range_bytes
@@ -145,6 +148,7 @@ class Issue:
             self.good = False
             return np.zeros((0, 0), np.int64), None
         index = chunks.offsets + (chunks.base + cta * self.memory.residents.shared.stride_bytes)
+        advise_swizzle(self.memory.residents, self.origin.instruction, int(index[0, 0]), swizzle, verb)
         if used_bytes == CHUNK_BYTES:
             self.reads.append((index, CHUNK_BYTES))
             return index, async_shared.begin_read(self.agent, index, CHUNK_BYTES)

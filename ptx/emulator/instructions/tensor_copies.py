@@ -191,7 +191,7 @@ def _load(b: Binder, i: Instruction) -> Run:
             fill = NAN_PATTERN if fields.fill == "nan" else 0
             start_load(
                 origin, site, targets, _load_parts(box, fields), box.transaction_bytes, name, fill,
-                fields.element in ("tf32", "tf32_ftz"),
+                fields.element in ("tf32", "tf32_ftz"), "" if fields.swizzle is None else fields.swizzle.name,
             )  # fmt: skip
 
     return run

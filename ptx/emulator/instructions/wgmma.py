@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.ptx.emulator.access.swizzled_reads import advise_swizzle
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.warpgroups import Warpgroups, WarpgroupSet, gather_warpgroups, warpgroups_of
@@ -31,6 +32,7 @@ from tinygpu.ptx.emulator.state.registers import LANES, Slot
 from tinygpu.ptx.emulator.units import sparsity
 from tinygpu.ptx.emulator.units.matrix_descriptors import ATOM_BYTES, decode_descriptor, operand_problems
 from tinygpu.ptx.emulator.units.operand_tiles import Chunks, k_major_chunks, mn_major_chunks
+from tinygpu.ptx.emulator.units.swizzles import Swizzle
 
 Index = NDArray[np.int64]
 
@@ -312,16 +314,16 @@ def _refresh(c: Cohort, products: list[Product]) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _resolve(word: int, form: WgmmaForm, operand: str) -> tuple[tuple[str, ...], Chunks]:
-    """What is wrong with a descriptor for this operand, and the chunks that it means."""
+def _resolve(word: int, form: WgmmaForm, operand: str) -> tuple[tuple[str, ...], Swizzle, Chunks]:
+    """What is wrong with a descriptor for this operand, and the swizzle and the chunks that it means."""
     descriptor = decode_descriptor(word, "wgmma")
     is_a = operand == "A"
     element, mn_major = (form.a, form.a_mn) if is_a else (form.b, form.b_mn)
     extent, k = (ROWS, form.stored_k) if is_a else (form.n, form.k)
     problems = operand_problems(descriptor, operand, element.bits, mn_major, extent, k)
     if mn_major:
-        return problems, mn_major_chunks(descriptor, extent * element.bits // 8, k)
-    return problems, k_major_chunks(descriptor, extent, k * element.bits // 8)
+        return problems, descriptor.swizzle, mn_major_chunks(descriptor, extent * element.bits // 8, k)
+    return problems, descriptor.swizzle, k_major_chunks(descriptor, extent, k * element.bits // 8)
 
 
 def _operand(
@@ -330,7 +332,7 @@ def _operand(
     """The chunks of an operand for each warpgroup. None after a fault."""
     residents = c.residents
     resolved = [_resolve(int(word), plan.form, operand) for word in words.tolist()]
-    for at, (problems, chunks) in enumerate(resolved):
+    for at, (problems, _, chunks) in enumerate(resolved):
         if problems:
             c.emulation.fault(
                 "descriptor", plan.instruction, residents, int(found.leaders[at]), None,
@@ -340,14 +342,16 @@ def _operand(
         low, high = chunks.base + chunks.range_bytes[0], chunks.base + chunks.range_bytes[1]
         if not c.emulation.program.shared.holds(low, high) and not _inside(c, plan, found, at, chunks, operand):
             return None
-    first = resolved[0][1].offsets
-    bases = np.array([chunks.base for _, chunks in resolved]) + found.leaders % len(residents.ctas) * (
+    first = resolved[0][2].offsets
+    bases = np.array([chunks.base for _, _, chunks in resolved]) + found.leaders % len(residents.ctas) * (
         residents.shared.stride_bytes
     )
-    if all(chunks.offsets is first for _, chunks in resolved):
+    if all(chunks.offsets is first for _, _, chunks in resolved):
         index = bases[:, None, None] + first
     else:
-        index = bases[:, None, None] + np.stack([chunks.offsets for _, chunks in resolved])
+        index = bases[:, None, None] + np.stack([chunks.offsets for _, _, chunks in resolved])
+    for (_, swizzle, _), place in zip(resolved, index[:, 0, 0].tolist(), strict=True):
+        advise_swizzle(residents, plan.instruction, place, swizzle, f"{operand} of wgmma")
     plan.site.requests += index.shape[0]
     plan.site.bytes += index.size * ATOM_BYTES
     return OperandChunks(index)

@@ -18,7 +18,6 @@ Unit = Literal["wgmma", "tcgen05"]
 
 NO_SWIZZLE, SWIZZLE_32B, SWIZZLE_64B, SWIZZLE_128B = (SWIZZLES[name] for name in ("none", "32B", "64B", "128B"))
 SWIZZLE_128B_ATOM_32B = SWIZZLES["128B_ATOM_32B"]
-_SAID = {SWIZZLE_128B_ATOM_32B.name: "128B with 32-byte atoms"}
 
 # PTX ISA, "Matrix Descriptor Format": bits 62-63 for wgmma, 61-63 for tcgen05.
 _WGMMA_SWIZZLES = (NO_SWIZZLE, SWIZZLE_128B, SWIZZLE_64B, SWIZZLE_32B)
@@ -90,7 +89,7 @@ def decode_descriptor(word: int, unit: Unit) -> MatrixDescriptor:
         problems.append(f"its base offset (bits 49-51) is {base_offset} without a swizzle: it must be 0")
     elif base_offset > swizzle.line_mask and swizzle != NO_SWIZZLE:
         problems.append(
-            f"its base offset (bits 49-51) is {base_offset}, but the {_said(swizzle)} swizzle repeats every "
+            f"its base offset (bits 49-51) is {base_offset}, but the {said(swizzle)} swizzle repeats every "
             f"{swizzle.line_mask + 1} lines: it must be below that"
         )
     return MatrixDescriptor(
@@ -148,7 +147,7 @@ def operand_problems(
     if start + inner > swizzle.width_bytes:
         direction = dimension if mn_major else "K"
         problems.append(
-            f"{operand} reads {run_bytes} bytes along {direction} from byte {start} of a row of the {_said(swizzle)} "
+            f"{operand} reads {run_bytes} bytes along {direction} from byte {start} of a row of the {said(swizzle)} "
             f"swizzle, which has {swizzle.width_bytes}: it would run into the next row"
         )
     return tuple(problems)
@@ -168,12 +167,12 @@ def _mn_major_problems(descriptor: MatrixDescriptor, operand: str, dimension: st
     if descriptor.unit == "tcgen05" and (element_bits == 32) != (swizzle == SWIZZLE_128B_ATOM_32B):
         right = "128B with 32-byte atoms" if element_bits == 32 else "none, 32B, 64B or 128B"
         return [
-            f"{operand} is {dimension}-major with {element_bits}-bit elements and the swizzle {_said(swizzle)}: "
+            f"{operand} is {dimension}-major with {element_bits}-bit elements and the swizzle {said(swizzle)}: "
             f"it must be {right}"
         ]
     return []
 
 
-def _said(swizzle: Swizzle) -> str:
+def said(swizzle: Swizzle) -> str:
     """What the manual calls a swizzle."""
-    return _SAID.get(swizzle.name, swizzle.name)
+    return "128B with 32-byte atoms" if swizzle == SWIZZLE_128B_ATOM_32B else swizzle.name
