@@ -27,7 +27,7 @@ settings.register_profile("repeatable", EVERYWHERE, derandomize=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--part 1/3`: a third of what is chosen, the one that `.ci/run` takes for every third commit."""
+    """`--part 1/5`: a fifth of what is chosen, the one that `.ci/run` takes for every fifth commit."""
     parser.addoption("--part", default="0/1", metavar="K/N", help="of the chosen tests part K of N")
 
 
