@@ -135,6 +135,8 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
         **{f"mbarrier order {n}": TURNS for n in (2, 6, 7, 11)},
         **{f"warp barrier {n}": TURNS for n in (0, 1)},
     },
+    "machine matmul_hopper 3": {"election 1": SAME_TWICE},
+    "machine matmul_hopper 4": {"election 1": SAME_TWICE},
     "nvcc last_block_sum": {"barrier 8": "after the last step only thread 0 reads, and it reads what it wrote itself"},
     "nvcc fft256": {"barrier 2": SAME_THREADS},
     "nvcc free_list": {

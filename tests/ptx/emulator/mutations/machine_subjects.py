@@ -125,7 +125,7 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
                 },
             ),
             (
-                {"m": 128, "n": 128, "k": 416},
+                {"m": 128, "n": 320, "k": 224},
                 {
                     "bm": 64, "bn": 64, "bk": 32, "stages": 2, "schedule": "single", "cluster_m": 1, "cluster_n": 1,
                     "split_k": 1, "stream_k": 1,
