@@ -339,7 +339,7 @@ def _report(
     granule = max(size, c.emulation.program.global_granule_bytes)
     address = window.origin + int(index.reshape(-1)[at]) * granule
     wpc = c.residents.warps_per_cta
-    mine = int(np.broadcast_to(c.set.global_warp, (c.n, 32))[int(np.searchsorted(c.set.index, row)), 0])
+    mine = int(c.spread(c.set.global_warp)[int(np.searchsorted(c.set.index, row)), 0])
     offset = address - window.allocation.base
     if other // wpc == mine // wpc:
         whom = f"warp {other % wpc} of the same CTA"

@@ -67,10 +67,10 @@ def _copy(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
-        to, fro = np.broadcast_to(destination(c), (c.n, 32)), as_u64(np.broadcast_to(source(c), (c.n, 32)))
+        to, fro = c.spread(destination(c)), as_u64(c.spread(source(c)))
         read: Array | None = None
         if limit is not None:
-            given = np.broadcast_to(limit(c), (c.n, 32))
+            given = c.spread(limit(c))
             read = np.where(given, 0, size) if ignore else given.astype(np.int64)
         issue(c, site, to, fro, size, read)
 

@@ -49,7 +49,7 @@ def async_store(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
         addresses, signals = lanes_of(c, get), lanes_of(c, get_barrier)
-        data = np.stack([np.broadcast_to(v(c), (c.n, 32)) for v in values], axis=-1).astype(f"u{width}")
+        data = np.stack([c.spread(v(c)) for v in values], axis=-1).astype(f"u{width}")
         for origin, at, lane in threads(c, site):
             place = c.residents.reach.shared_place(origin, int(addresses[at, lane]), True, issues=True)
             barrier = barrier_at(origin, int(signals[at, lane]), True)

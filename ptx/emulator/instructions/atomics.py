@@ -77,7 +77,7 @@ def _atomic(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
-        addresses = as_u64(np.broadcast_to(get_address(c), (c.n, 32)))
+        addresses = as_u64(c.spread(get_address(c)))
         if space != "generic":
             _apply(c, site, space, addresses, width, update, values, second, gets, releases)
             return
@@ -118,7 +118,7 @@ def _refuse_local(c: Cohort, i: Instruction, addresses: NDArray[np.uint64]) -> N
 
 def _full(c: Cohort, getters: Sources) -> Array:
     """Values of the active lanes: (k,), or (k, 2) of two halves."""
-    parts = [np.ascontiguousarray(c.pick(np.broadcast_to(get(c), (c.n, 32)))).reshape(-1) for get in getters]
+    parts = [np.ascontiguousarray(c.pick(c.spread(get(c)))).reshape(-1) for get in getters]
     return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)
 
 

@@ -29,7 +29,7 @@ _GRAIN_BYTES = 16
 
 def lanes_of(c: Cohort, get: Getter) -> NDArray[np.int64]:
     """The values of all lanes, (n, 32)."""
-    return np.asarray(np.broadcast_to(get(c), (c.n, 32))).astype(np.int64)
+    return c.spread(get(c)).astype(np.int64)
 
 
 def require_defined(b: Binder, i: Instruction, operands: tuple[Operand, ...], use: str) -> Run:

@@ -26,10 +26,10 @@ def store_zeros(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
-        addresses = as_u64(np.broadcast_to(get(c), (c.n, 32)))
+        addresses = as_u64(c.spread(get(c)))
         if generic:
             addresses = addresses - np.uint64(SHARED_WINDOW)
-        sizes = np.broadcast_to(amount(c), (c.n, 32))
+        sizes = c.spread(amount(c))
         outer = c.mask
         lanes = np.ones((c.n, 32), np.bool_) if outer is None else outer
         bad = lanes & ((sizes & np.uint64(7)) != 0)

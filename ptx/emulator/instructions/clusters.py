@@ -32,7 +32,7 @@ def _mapa(b: Binder, i: Instruction) -> Run:
     base = dtype.type(SHARED_WINDOW if generic else 0)
 
     def run(c: Cohort) -> None:
-        wanted = np.broadcast_to(ranks(c), (c.n, 32))
+        wanted = c.spread(ranks(c))
         beyond = (wanted >= size) & (c.mask if c.mask is not None else True)
         if beyond.any():
             at, lane = divmod(int(np.argmax(beyond.reshape(-1))), 32)

@@ -26,7 +26,7 @@ def _malloc(b: Binder, i: Instruction) -> Run:
     write = b.destination(target, "u64")
 
     def run(c: Cohort) -> None:
-        sizes = np.broadcast_to(amount(c), (c.n, 32))
+        sizes = c.spread(amount(c))
         lanes = np.ones((c.n, 32), np.bool_) if c.mask is None else c.mask
         addresses = np.zeros((c.n, 32), np.uint64)
         memory = c.emulation.memory
@@ -42,7 +42,7 @@ def _free(b: Binder, i: Instruction) -> Run:
     get = b.source(pointer, "u64")
 
     def run(c: Cohort) -> None:
-        addresses = np.broadcast_to(get(c), (c.n, 32))
+        addresses = c.spread(get(c))
         lanes = np.ones((c.n, 32), np.bool_) if c.mask is None else c.mask
         for at, lane in np.argwhere(lanes):
             address = int(addresses[at, lane])

@@ -76,7 +76,7 @@ def _try_cancel(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
         residents = c.residents
-        responses = np.broadcast_to(get(c), (c.n, 32)).astype(np.int64)
+        responses = c.spread(get(c)).astype(np.int64)
         for origin, at, place, lanes in places(c, i, get_barrier(c)):
             if origin.cta in _told(residents):
                 origin.fault(
@@ -131,7 +131,7 @@ def _query(b: Binder, i: Instruction) -> Run:
         write = b.destination(target, "pred")
 
         def canceled(c: Cohort) -> None:
-            yes = np.broadcast_to(np.asarray(high(c)) >> np.uint64(32) != 0, (c.n, 32))
+            yes = c.spread(np.asarray(high(c)) >> np.uint64(32) != 0)
             np.copyto(write(c), yes, where=c.where)
             if c.emulation.checking and not yes.all():
                 saw = (~yes & np.broadcast_to(c.where, yes.shape)).any(axis=1)

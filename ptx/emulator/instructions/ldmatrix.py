@@ -123,7 +123,7 @@ def _without_window(addresses: Array) -> Array:
 def _rows(c: Cohort, site: Site, addresses: Array, form: MatrixForm, verb: str) -> NDArray[np.int64] | None:
     """Byte index (n, rows) of all 16-byte rows; counts one phase per eight rows. None where one is a fault."""
     total = form.count * form.rows
-    lanes = np.ascontiguousarray(np.broadcast_to(addresses, (c.n, 32))[:, :total])
+    lanes = np.ascontiguousarray(c.spread(addresses)[:, :total])
     words = (lanes.astype(np.int64) >> 2).reshape(-1, 8)
     wavefronts = phase_wavefronts((words[:, :, None] + np.arange(4)).reshape(words.shape[0], -1))
     moved = c.n * total * 16
@@ -252,7 +252,7 @@ def _movmatrix(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         if not require_whole_warp(c, i):
             return
-        halves = np.ascontiguousarray(np.broadcast_to(source(c), (c.n, 32))).view(np.uint16).reshape(c.n, 8, 8)
+        halves = np.ascontiguousarray(c.spread(source(c))).view(np.uint16).reshape(c.n, 8, 8)
         moved = np.ascontiguousarray(halves.transpose(0, 2, 1)).reshape(c.n, 64).view(np.uint32)
         np.copyto(get(c), moved, where=c.where)
 

@@ -33,7 +33,7 @@ def shared_addresses(b: Binder, i: Instruction, operand: Operand) -> Getter:
     window, base = np.uint64(SHARED_WINDOW // WINDOW_BYTES), np.uint64(SHARED_WINDOW)
 
     def shared(c: Cohort) -> NDArray[np.uint64]:
-        generic = np.broadcast_to(get(c), (c.n, 32)).astype(np.uint64)
+        generic = c.spread(get(c)).astype(np.uint64)
         if i.opcode == "tcgen05":
             generic = _from_offsets(c, i, generic)
         outside = (generic // np.uint64(WINDOW_BYTES) != window) & (c.mask if c.mask is not None else True)
@@ -101,7 +101,7 @@ def places(
 
 def _addressed(c: Cohort, addresses: Any) -> Iterator[tuple[int, int, int, NDArray[np.int64]]]:
     """(position, row, address, lanes that give it) of the active lanes of each warp."""
-    values = np.broadcast_to(addresses, (c.n, 32)).astype(np.int64)
+    values = c.spread(addresses).astype(np.int64)
     firsts: NDArray[np.int64] = np.zeros(c.n, np.int64) if c.mask is None else c.mask.argmax(axis=1)
     given = values[np.arange(c.n), firsts]
     same = values == given[:, None]
@@ -160,7 +160,7 @@ def _executed(c: Cohort, row: int, fenced: Clock | None) -> Clock | None:
 
 
 def _lanes_of(c: Cohort, get: Getter) -> NDArray[np.int64]:
-    return np.asarray(np.broadcast_to(get(c), (c.n, 32))).astype(np.int64)
+    return c.spread(get(c)).astype(np.int64)
 
 
 def _init(b: Binder, i: Instruction) -> Run:

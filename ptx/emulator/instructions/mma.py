@@ -101,7 +101,7 @@ def _expansion(b: Binder, i: Instruction, form: MmaForm, metadata: Operand, sele
         raise b.fail(f"`{i.name}`: the sparsity selector must be {allowed}, not {chosen}")
 
     def expand(c: Cohort, stored: Floats) -> Floats:
-        indices = sparsity.chunk_indices(layout, np.broadcast_to(words(c), (c.n, 32)), chosen)
+        indices = sparsity.chunk_indices(layout, c.spread(words(c)), chosen)
         bad = sparsity.illegal_chunks(layout, indices, form.ordered)
         if bad.any():
             _report_metadata(c, i, form, indices, bad)
@@ -149,9 +149,9 @@ def _scaling(
     threads = 4 // per_thread
 
     def adjust(c: Cohort, numbers: Floats) -> Floats:
-        byte, thread = (np.broadcast_to(get(c), (c.n, 32))[:, 0].astype(np.int64) for get in (byte_id, thread_id))
+        byte, thread = (c.spread(get(c))[:, 0].astype(np.int64) for get in (byte_id, thread_id))
         _check_selector(c, i, operand, byte, thread, count, threads)
-        held = np.broadcast_to(words(c), (c.n, 32))
+        held = c.spread(words(c))
         cells = np.take_along_axis(held, lanes[None, :] + per_thread * (thread[:, None] % threads), axis=1)
         part = np.arange(count)[None, None, :] + (byte % (5 - count))[:, None, None]
         codes = (cells[:, :, None] >> (8 * part).astype(np.uint32)) & np.uint32(0xFF)

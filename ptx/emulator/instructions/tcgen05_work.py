@@ -52,7 +52,7 @@ def register_slots(b: Binder, operands: tuple[Operand, ...]) -> tuple[Slot, ...]
 
 def lane_values(c: Cohort, get: Getter) -> NDArray[np.int64]:
     """(n, 32) values of an operand as Python-sized integers; 64-bit ones wrap to negative numbers."""
-    return np.broadcast_to(np.asarray(get(c)), (c.n, 32)).astype(np.int64)
+    return c.spread(get(c)).astype(np.int64)
 
 
 def threads(c: Cohort) -> Iterator[tuple[int, int, int]]:

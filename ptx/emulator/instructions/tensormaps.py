@@ -159,7 +159,7 @@ def _replace(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         defined(c)
         c.emulation.next_tick()
-        addresses = np.broadcast_to(np.asarray(get(c)), (c.n, 32)).astype(np.uint64)
+        addresses = c.spread(get(c)).astype(np.uint64)
         if space is not None:
             _change(c, space, addresses)
             return
@@ -226,8 +226,8 @@ def _cp_fenceproxy(b: Binder, i: Instruction) -> Run:
         rows = np.flatnonzero(lanes.any(axis=1))
         first[rows, lanes[rows].argmax(axis=1)] = True
         c.narrow(first)
-        targets = np.broadcast_to(np.asarray(to(c)), (c.n, 32)).astype(np.uint64)
-        sources = np.broadcast_to(np.asarray(fro(c)), (c.n, 32)).astype(np.uint64)
+        targets = c.spread(to(c)).astype(np.uint64)
+        sources = c.spread(fro(c)).astype(np.uint64)
         _store_bytes(c, site, "global", targets, _load_bytes(c, site, "shared", sources))
         c.narrow(outer)
         if c.emulation.checking:

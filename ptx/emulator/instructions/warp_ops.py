@@ -35,7 +35,7 @@ def check_members(c: Cohort, i: Instruction, members: Array) -> None:
     members  (n, 32) member mask of each lane, or a scalar
     """
     active = active_bits(c)
-    masks = np.broadcast_to(np.asarray(members, np.uint32), (c.n, 32))
+    masks = c.spread(np.asarray(members, np.uint32))
     rows = c.set.rows
     # PTX ISA, shfl.sync, vote.sync, ...: a lane waits for all NON-EXITED threads of its member mask.
     expected = ballot(c.residents.alive[rows] & ~c.residents.at_exit[rows])
@@ -114,7 +114,7 @@ def _shfl(b: Binder, i: Instruction) -> Run:
         if members is not None:
             check_members(c, i, members(c))
         other, inside = lanes(c)
-        values = np.broadcast_to(source(c), (c.n, 32))
+        values = c.spread(source(c))
         moved = np.take_along_axis(values, other, axis=1)
         if c.mask is not None and c.emulation.checking:
             idle = ~np.take_along_axis(c.mask, other, axis=1) & c.mask
@@ -151,7 +151,7 @@ def _vote(b: Binder, i: Instruction) -> Run:
             chosen = members(c)
             check_members(c, i, chosen)
             masks = masks & np.asarray(chosen, np.uint32)
-        held = np.array(np.broadcast_to(predicate(c), (c.n, 32)))
+        held = np.array(c.spread(predicate(c)))
         if c.mask is not None:
             held &= c.mask
         bits = ballot(held) & masks
@@ -183,8 +183,8 @@ def _match(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         chosen = members(c)
         check_members(c, i, chosen)
-        masks = active_bits(c) & np.broadcast_to(np.asarray(chosen, np.uint32), (c.n, 32))
-        values = np.broadcast_to(source(c), (c.n, 32))
+        masks = active_bits(c) & c.spread(np.asarray(chosen, np.uint32))
+        values = c.spread(source(c))
         same = values[:, :, None] == values[:, None, :]
         bits = np.packbits(same, axis=2, bitorder="little").view(np.uint32)[..., 0] & masks
         if every:
@@ -221,8 +221,8 @@ def _redux(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         chosen = members(c)
         check_members(c, i, chosen)
-        masks = active_bits(c) & np.broadcast_to(np.asarray(chosen, np.uint32), (c.n, 32))
-        values = np.broadcast_to(source(c), (c.n, 32))
+        masks = active_bits(c) & c.spread(np.asarray(chosen, np.uint32))
+        values = c.spread(source(c))
         inside = (masks[:, :, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
         spread = np.where(inside, values[:, None, :], dtype.type(neutral))
         np.copyto(get(c), ufunc.reduce(spread, axis=2, dtype=dtype), where=c.where)
@@ -242,8 +242,8 @@ def _redux_float(b: Binder, i: Instruction, operation: str) -> Run:
     def run(c: Cohort) -> None:
         chosen = members(c)
         check_members(c, i, chosen)
-        masks = active_bits(c) & np.broadcast_to(np.asarray(chosen, np.uint32), (c.n, 32))
-        values = np.broadcast_to(source(c), (c.n, 32))
+        masks = active_bits(c) & c.spread(np.asarray(chosen, np.uint32))
+        values = c.spread(source(c))
         values = np.abs(values) if absolute else values
         inside = (masks[:, :, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
         nan = np.isnan(values)[:, None, :] & inside
@@ -277,7 +277,7 @@ def _elect(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         chosen = members(c)
         check_members(c, i, chosen)
-        masks = active_bits(c) & np.broadcast_to(np.asarray(chosen, np.uint32), (c.n, 32))
+        masks = active_bits(c) & c.spread(np.asarray(chosen, np.uint32))
         # Which lane is elected is up to the implementation (PTX ISA, elect.sync); here the lowest.
         lowest = masks & (~masks + np.uint32(1))
         leader = np.where(masks != 0, np.bitwise_count(lowest - np.uint32(1)), 0).astype(np.uint32)

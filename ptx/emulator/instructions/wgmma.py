@@ -152,7 +152,7 @@ def _mma_async(b: Binder, i: Instruction) -> Run:
         if len(sound) < len(in_memory):
             return
         chunks, marked = begin_reads(residents, plan.site, found.rows, columns, sound)
-        held = None if metadata is None else np.broadcast_to(metadata(c), (c.n, LANES))[found.at]
+        held = None if metadata is None else c.spread(metadata(c))[found.at]
         if held is not None and c.emulation.checking:
             _check_metadata(c, plan, found, held)
         groups = found.rows.shape[0]
@@ -202,7 +202,7 @@ def _uniform(
     """(groups,) the value that all threads of each warpgroup give; a fault, and None, where they differ."""
     if values.size > 1 and bool((values == values.reshape(-1)[0]).all()):
         return np.repeat(values.reshape(-1)[:1], found.rows.shape[0])
-    spread = np.broadcast_to(values, (c.n, LANES))[found.at].reshape(found.rows.shape[0], -1)
+    spread = c.spread(values)[found.at].reshape(found.rows.shape[0], -1)
     first = spread[:, :1]
     differs = spread != first
     if differs.any():

@@ -132,8 +132,8 @@ def _place(
     outer, inner = (tile.rows, tile.columns) if by_rows else (tile.columns, tile.rows)
 
     def addresses(c: Cohort) -> NDArray[np.uint64]:
-        first = np.broadcast_to(base(c), (c.n, LANES)).astype(np.uint64)
-        step = np.array(lead) if get_stride is None else np.broadcast_to(get_stride(c), (c.n, LANES)).astype(np.int64)
+        first = c.spread(base(c)).astype(np.uint64)
+        step = np.array(lead) if get_stride is None else c.spread(get_stride(c)).astype(np.int64)
         elements = outer.T[:, None, :] * step + inner.T[:, None, :]
         return first + (elements * tile.bits // 8).astype(np.uint64)
 

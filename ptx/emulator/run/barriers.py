@@ -63,7 +63,7 @@ class Barriers:
         count = None if spec.count is None else spec.count(c)
         predicate = None
         if spec.predicate is not None:
-            predicate = np.array(np.broadcast_to(spec.predicate(c), (c.n, LANES)))
+            predicate = np.array(c.spread(spec.predicate(c)))
         if spec.aligned:
             self._check_whole(c, active, instruction)
         emulation.counters.barriers += int(np.count_nonzero(active.any(axis=1)))
@@ -90,8 +90,8 @@ class Barriers:
             comes &= ~met
             if not comes.any():
                 return released
-        numbers = np.broadcast_to(np.asarray(number), (c.n, LANES))
-        counts = None if count is None else np.broadcast_to(np.asarray(count), (c.n, LANES))
+        numbers = c.spread(number)
+        counts = None if count is None else c.spread(count)
         cta_of = c.set.index % len(residents.ctas)
         first_lane = active.argmax(axis=1)
         for cta in np.unique(cta_of[comes]):

@@ -106,4 +106,7 @@ def _stacked(values: list[Any]) -> Array:
     shapes = {np.shape(value) for value in values}
     if len(shapes) == 1 and () not in shapes:
         return np.array(values)
-    return np.array([np.broadcast_to(value, np.broadcast_shapes((1, 1), *shapes)) for value in values])
+    stacked = np.empty((len(values), *np.broadcast_shapes((1, 1), *shapes)), np.result_type(*values))
+    for row, value in zip(stacked, values, strict=True):
+        row[...] = value
+    return stacked

@@ -412,7 +412,7 @@ class Scheduler:
         terminator = block.terminator
         if terminator.selector is None or terminator.instruction is None:
             raise ValueError("a switch has a selector")
-        values = np.broadcast_to(terminator.selector(c), (c.n, LANES)).astype(np.int64)
+        values = c.spread(terminator.selector(c)).astype(np.int64)
         active = np.ones((c.n, LANES), np.bool_) if c.mask is None else c.mask
         counters = c.emulation.counters
         counters.branches += int(np.count_nonzero(active.any(axis=1)))

@@ -55,7 +55,7 @@ class AccessStream:
         c = self._cohort
         if c is None:
             raise RuntimeError("an access was counted outside every instruction")
-        sectors = np.broadcast_to(addresses, (c.n, 32)).astype(np.int64) >> _SECTOR_BITS
+        sectors = c.spread(addresses).astype(np.int64) >> _SECTOR_BITS
         if mask is not None:
             sectors = np.where(mask, sectors, np.int64(-1))
         sectors = np.sort(sectors, axis=1)

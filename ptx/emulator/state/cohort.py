@@ -118,6 +118,12 @@ class Cohort:
         self.mask = mask
         self.where = True if mask is None else mask
 
+    def spread(self, values: Any) -> Array:
+        """(n, 32) values of all lanes, of an array that may have one for all warps, or for all lanes."""
+        values = np.asarray(values)
+        shape = (self.n, LANES)
+        return values if values.shape == shape else np.broadcast_to(values, shape)
+
     def pick(self, values: Array) -> Array:
         """Values of the active lanes only: (n, 32) as it is when all are active, (k,) otherwise."""
         return values if self.mask is None else values[self.mask]
