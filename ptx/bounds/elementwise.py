@@ -166,14 +166,19 @@ def _begun(
 
 def _corners(ufunc: np.ufunc, ends: Sequence[tuple[Values, ...]], value: Values) -> tuple[Values, Values, Values]:
     """(least, greatest, where nothing can be said): what ends come to, and what lies between them where they turn."""
+    name = ufunc.__name__
+    corners = [tuple(corner) for corner in itertools.product(*ends)]
+    if name in _SUMS:  # the least of all is of the least ends, or of the greatest of what is taken away
+        (a, b), (c, d) = ((e[0], e[-1]) for e in ends)
+        corners = [(a, c), (b, d)] if name == "add" else [(a, d), (b, c)]
     low = high = value
-    number = np.ones(value.shape, dtype=bool)  # some corner is a number
-    for corner in itertools.product(*ends):
+    for corner in corners:
         found = np.asarray(ufunc(*corner))
         low, high = np.minimum(low, found), np.maximum(high, found)
-        number &= np.isnan(found)
-    unknown = np.isnan(low) & ~(number & np.isnan(value))
-    name = ufunc.__name__
+    unknown = np.asarray(np.isnan(low))
+    if unknown.any():  # not where no corner is a number, and the value is none either
+        never = np.logical_and.reduce([np.isnan(ufunc(*corner)) for corner in corners])
+        unknown = unknown & ~(never & np.isnan(value))
     if name in ("absolute", "fabs", "square", "cosh"):
         (both,) = ends
         spans = (both[0] < 0) & (both[-1] > 0)
