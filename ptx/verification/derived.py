@@ -243,6 +243,9 @@ def _sizes(kernel: Kernel, problem: Problem, name: str, unit: int, least: int) -
     first = size % apart or apart
     if least > 1:  # tiles decide what remains of the last of them
         tile = math.lcm(*(e for d, e in kernel.tiles if d == name))
+        both = math.lcm(tile, period)
+        if steps and both <= 4 * max(tile, period):  # and what remains of the last round, where both cut it
+            tile, least = both, least + (size - least) % both
         held = (least + number * tile for number in range(unit))
         first, apart = next((n for n in held if n % unit == 0), _rounded_up(least, unit)), math.lcm(unit, tile)
     return [first + number * apart for number in range(MOST_SIZES)]

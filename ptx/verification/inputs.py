@@ -19,16 +19,20 @@ from tinygpu.ptx.launching.emulated import emulated_arguments
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.elements import element
+from tinygpu.ptx.verification.ascending import Together, with_everything_in_one
+from tinygpu.ptx.verification.last_elements import with_last_elements
 from tinygpu.ptx.verification.neighbours import with_neighbours
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
 from tinygpu.ptx.verification.signs import signed_operands, with_signs
 
 Inputs = Literal[
     "integers", "signs", "other signs", "random", "specials", "other specials", "lines", "other lines", "neighbours",
-    "other neighbours",
+    "other neighbours", "last",
 ]  # fmt: skip
 # Whole numbers, sums of which are exact.
-WHOLE: frozenset[Inputs] = frozenset(("integers", "signs", "other signs"))
+WHOLE: frozenset[Inputs] = frozenset(("integers", "signs", "other signs", "last"))
+# Where ascending numbers leave one piece or segment everything.
+_TOGETHER: Mapping[Inputs, Together] = {"lines": "last", "other signs": "first", "specials": "halves"}
 
 # Kinds of lines.
 KINDS = 4
@@ -115,26 +119,11 @@ def drawn(
         arrays = with_lines(problem, arrays, declared, 0 if inputs == "lines" else KINDS // 2)
     elif inputs in ("neighbours", "other neighbours"):
         arrays = with_neighbours(machine, problem, arrays, free_floats(machine, problem), inputs != "neighbours")
-    if inputs in ("lines", "other signs"):
-        arrays = with_one_piece(arrays, declared, first=inputs != "lines")
+    elif inputs == "last":
+        arrays = with_last_elements(problem, arrays, declared)
+    if (together := _TOGETHER.get(inputs)) is not None:
+        arrays = with_everything_in_one(arrays, declared, together)
     return arrays, scalars
-
-
-def with_one_piece(
-    arrays: Mapping[str, NDArray[Any]], declared: Mapping[str, Distribution], first: bool
-) -> dict[str, NDArray[Any]]:
-    """The arrays with offsets of which one piece has everything: a loop over it has as many rounds as there may be.
-
-    Where all pieces have some, none may have so many that what a round carries on to the next one counts.
-
-    first  the first piece of all, else the last
-    """
-    out = dict(arrays)
-    for name, law in declared.items():
-        if name in arrays and law.law == "ascending" and law.ends and not law.apart and arrays[name].shape[-1] > 1:
-            out[name] = arrays[name].copy()
-            out[name][..., 1:-1] = law.high if first else law.low
-    return out
 
 
 def free_floats(machine: type[Declared], problem: Problem) -> frozenset[str]:

@@ -44,7 +44,8 @@ from tinygpu.schedulers.run_time import Numbers
 # What the words mean that name a run.
 RUNS = (
     "its inputs (integers: small whole numbers, whose sums are exact; signs: the same, lines of the first tensor below "
-    "zero and above in turn, all others above; other signs: the same of the second; specials: NaN, infinities and "
+    "zero and above in turn, all others above; other signs: the same of the second; last: whole numbers, of which the "
+    "last of each line is the largest or the least; specials: NaN, infinities and "
     "extremes among random ones; other specials: the same of few rows, one in each; lines: random ones, of which lines "
     "are far below zero, next to zero, or zero; other lines: the same of fewer than four lines, which begin with "
     "another kind; "
@@ -117,7 +118,7 @@ def plan(
     if random_inputs and has_other_signs(machine, problem):
         ways.append(("other signs", orders[0] if orders else "late", last, ends))
     elif little is not None:
-        ways.append(("integers", orders[0] if orders else "late", LITTLE, "row"))
+        ways.append(("last", orders[0] if orders else "late", LITTLE, ends))
     first: Problem | None = None
     runs: list[Run] = []
     for number, (inputs, order, aim, tiles) in enumerate(ways):

@@ -43,6 +43,7 @@ from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_ch
 from tinygpu.ptx.verification.shortened import shortened
 from tinygpu.ptx.verification.trial import Trial, draw
 from tinygpu.seeds import check_seed
+from tinygpu.users_code import UsersCodeError
 
 # CPU time that one kernel's verification takes at most, where its first run does not take longer.
 CPU_SECONDS = 60.0
@@ -251,7 +252,14 @@ def _sampled(
     groups = [[one] for one in together] if why_not_run(kernel, machine, posed, together) else [together]
     checks = []
     for group in groups:
-        judged = sampled_checks(kernel, code, machine, posed, group, seed, lines, at_most, small)
+        try:
+            judged = sampled_checks(kernel, code, machine, posed, group, seed, lines, at_most, small)
+        except UsersCodeError as error:
+            if not isinstance(error.__cause__, MemoryError):
+                raise
+            more = f"the reference asks for more memory than there is ({error.__cause__})"
+            budget.left_out.append(f"{'; '.join(map(str, group))}: {more}")
+            continue
         if not judged:
             budget.left_out.append(f"{'; '.join(map(str, group))}: they touch more of tensors than their windows")
         checks += judged

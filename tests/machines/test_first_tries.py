@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from adamw import AdamW
+from alibi import Alibi
 from append import Append
 from argsort import Argsort
 from block_attention import BlockAttention
@@ -35,6 +36,7 @@ from rows_and_heads import (
     WeightedCrossEntropy,
 )
 from scaled_fp8 import ScaledFp8
+from segment_sum import SegmentSum
 from segments import BlockSparse, RunLengths, SegmentSoftmax
 from sequences import CumMax, Ema, Fir, SlidingMax
 from sink_attention import SinkAttention
@@ -56,6 +58,9 @@ from tinygpu.ptx.verification.verify import Verification
 from tinygpu.testing import Case, examine
 
 CASES: tuple[tuple[type[Machine], dict[str, int], str], ...] = (
+    (SegmentSum, {"n": 997, "g": 997}, "a100"),
+    (SegmentSum, {"n": 1, "g": 5}, "a100"),
+    (Alibi, {"b": 2, "h": 3, "g": 1, "s": 129, "t": 67, "d": 64}, "a100"),
     (GroupNorm, {"n": 3, "g": 5, "k": 3, "s": 49}, "a100"),
     (GroupNorm, {"n": 1, "g": 1, "k": 1, "s": 1}, "h100"),
     (GroupNorm, {"n": 2, "g": 2, "k": 5, "s": 1009}, "h100"),
@@ -243,6 +248,8 @@ SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
     (ComplexProduct, {"m": 137, "n": 72, "k": 72}, "y.window((kt, 0)", "y.window((0, 0)"),
     (Median, {"h": 13, "w": 41}, "maximum(column + right, 0)", "abs(column + right)"),
     (Median, {"h": 13, "w": 41}, "r * self.w + c", "r * self.h + c"),
+    (SegmentSum, {"n": 4097, "g": 37}, "tile(i, shape=shape), who, fill=-1)", "tile(i, shape=shape), who)"),
+    (SegmentSum, {"n": 997, "g": 997}, "i + 1, shape=shape), who, fill=-1)", "i + 1, shape=shape), who)"),
 )
 # Where there is no wgmma, no tensor memory, or no e4m3, there is no such machine.
 ON = {
@@ -289,6 +296,22 @@ def test_a_plan_is_right_for_odd_sizes(plan: type[Plan], dims: dict[str, int]) -
 def test_a_slip_is_found(machine: type[Machine], dims: dict[str, int], right: str, wrong: str) -> None:
     found = verified(slipped(machine, right, wrong), dims, ON.get(machine, "a100"), candidates=4)
     assert any(not v.passed for v in found)
+
+
+@pytest.mark.end_to_end
+def test_slopes_below_one_differ_in_whole_number_runs() -> None:
+    """The one whole number among declared ones is 0: a slope of another head would be the same."""
+
+    class OfTheBatch(Alibi):
+        """the same, with slopes by batch"""
+
+        def seen(self, p: Any, at: Any, i: Any, rows: Any) -> Any:
+            found = super().seen(p, at, i, rows)
+            self.place = (at[1], at[0], at[2]), i
+            return found
+
+    found = verified(OfTheBatch, {"b": 2, "h": 3, "g": 1, "s": 129, "t": 67, "d": 64}, "a100")
+    assert all(any(c.inputs == "integers" and not c.passed for c in v.checks) for v in found)
 
 
 def test_what_a_merge_makes_may_be_larger_than_what_it_is_made_of() -> None:

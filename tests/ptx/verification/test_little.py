@@ -44,7 +44,7 @@ def test_a_loop_that_ends_too_early_is_seen_whatever_remains(n: int, vector: int
         assert found.passed
         return
     (wrong,) = (check for check in found.checks if not check.passed)
-    assert wrong.where.startswith("a last round of little (m=1,n=")
+    assert wrong.where.startswith("a last round of little (m=2,n=")
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,9 @@ def draws_as_promised(seed: int) -> None:
                 near = near & np.uint32(0xFFFFE000) if kind == "tf32" else near
                 assert np.isin(np.asarray(array).view(element(kind).storage), near).all(), where
             elif inputs == "integers" and math.floor(made.high) >= math.ceil(made.low) and abs(made.low) < 8:
-                assert np.all(found == np.rint(found)), where
+                alone = math.floor(made.high) == math.ceil(made.low) and made.low < made.high and made.law not in WHOLE
+                part = 2.0 ** math.floor(math.log2((made.high - made.low) / 4)) if alone else 1.0
+                assert np.all(found / part == np.rint(found / part)), where
             elif inputs != "integers" and made.law != "ascending" and found.size > 1:
                 near = element(kind).decode(element(kind).encode_drawn(np.array([made.low, made.high]), made))
                 assert abs(found.min() - near[0]) <= 2e-3 * abs(near[0]), where
@@ -368,3 +370,16 @@ def test_types_of_ml_dtypes_are_those_of_elements() -> None:
     """Draws are rounded by the run time's own types, and seen by NumPy's."""
     found = declared_values(np.random.default_rng(0), uniform(0.1, 0.2).at({}), dtype("bf16"), (50,), "random")
     assert found.dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("law", ["uniform", "normal"])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.5), (-0.5, 0.5), (-0.01, 0.9), (2.75, 3.5), (-1e-3, 1e-4)])
+def test_where_one_whole_number_lies_between_the_ends_whole_runs_have_parts(law: Any, low: float, high: float) -> None:
+    """Multiples of a power of two, whose sums are exact: of one number alone nothing would be seen that it scales."""
+    found = Distribution(law, low, high, mean=(low + high) / 2).draw_whole(np.random.default_rng(0), (1000,), 3)
+    assert low <= found.min() < found.max() <= high
+    different = np.unique(found)
+    part = np.diff(different).min()
+    assert math.frexp(part)[0] == 0.5
+    assert np.array_equal(found / part, np.rint(found / part))
+    assert 3 <= len(different) <= 9
