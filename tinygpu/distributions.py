@@ -120,7 +120,7 @@ class Distribution:
         if span[0] == span[1] and self.low < self.high:
             part = 2.0 ** math.floor(math.log2((self.high - self.low) / 4))
             least, greatest = math.ceil(self.low / part), math.floor(self.high / part)
-            return rng.integers(least, greatest + 1, shape) * part
+            return rng.integers(least, greatest + 1, shape).astype(np.float64) * part
         return rng.integers(span[0], span[1] + 1, shape).astype(np.float64)
 
     def whole_ends(self, most: int) -> tuple[float, float]:

@@ -100,7 +100,8 @@ class Operators:
         if isinstance(other, int) and 2 <= other <= MOST_FACTORS:
             square = operate("*", self, self)
             return {2: lambda: square, 3: lambda: square * self, 4: lambda: square * square}[other]()
-        raise TypeError(f"{self} ** {other}: a tile has the powers 2 to {MOST_FACTORS}; others are exp2(log2(x) * y)")
+        others = "others are sqrt(x), rsqrt(x) or exp2(log2(x) * y)"
+        raise TypeError(f"{self} ** {other}: a tile has the powers 2 to {MOST_FACTORS}; {others}")
 
     def __neg__(self) -> Any:
         return operate("-", self)
@@ -146,7 +147,10 @@ class Operators:
 
     def __bool__(self) -> bool:
         """A tile is no condition of Python's: max(x, y) and `x if x > y else y` ask for one."""
-        raise TypeError("the elements of a tile are not known while a program is traced; write where(x > y, x, y)")
+        raise TypeError(
+            "the elements of a tile are not known while a program is traced; write where(x > y, x, y) to choose, and "
+            "&, | and ~ for and, or and not"
+        )
 
     def __lt__(self, other: Any) -> Any:
         return operate("<", self, other)

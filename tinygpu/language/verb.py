@@ -93,6 +93,8 @@ KINDS: Mapping[str, Kind] = {
 _ROWS = "; where each element of a tile names a row, a window is taken of tensor.rows(tile)"
 # What is right where a tile is meant, and what a row has is given.
 _OF_ROW = ", which passes make as they need it: `with row.tiles(x) as (at, x)` is one with its tiles in it"
+# What is right where a number is meant, and a tuple of one is given.
+_OF_GRID = "; p.grid gives a tuple, of one axis too: `with p.grid(...) as (i,)` takes the number out of it"
 # What is longer in Python's words says nothing.
 _LONGEST = 120
 # What is right where a verb makes a tile of its own, and a tile that is there was meant.
@@ -144,6 +146,7 @@ def _check(said: str, parameter: inspect.Parameter, kind: Kind, value: Any) -> N
             if isinstance(one, Tile) or (isinstance(one, tuple | list) and any(isinstance(o, Tile) for o in one)):
                 why = _ROWS * (kind.said.startswith("a tuple of numbers") or kind is OPERAND)
             why += _OF_ROW * isinstance(one, Waiting)
+            why += _OF_GRID * (kind is OPERAND and isinstance(one, tuple) and len(one) == 1 and _is_operand(one[0]))
             raise DeclarationError(f"{said}: {parameter.name} must be {kind.said}, not {_shown(one)}{why}")
 
 

@@ -51,12 +51,17 @@ def test_a_loop_is_a_block_and_rows_are_named_by_rows() -> None:
         value = p.load(self.ld, x, who)
         p.store(self.st, y, where(value == 1.0, value, 0.0))
 
+    def at_all_numbers(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        self.x.tile((3,), shape=who.shape)
+
     with pytest.raises(DeclarationError) as error:
         thing(around(for_each))
     assert str(error.value).endswith("object is not iterable; it is a block: `with ... as i:`")
     number = "a whole number, a parameter, a dim, or an expression of them"
     rows = "where each element of a tile names a row, a window is taken of tensor.rows(tile)"
     refused(lambda: thing(around(at_a_tile)), f"Thing.program: x.tile: offset must be {number}, not %v1; {rows}")
+    grid = "p.grid gives a tuple, of one axis too: `with p.grid(...) as (i,)` takes the number out of it"
+    refused(lambda: thing(around(at_all_numbers)), f"Thing.program: x.tile: offset must be {number}, not (3,); {grid}")
     objects = "== compares tiles as objects, equal(x, y) their elements"
     operands = "operands are tiles, scalars, dims and numbers, not False"
     refused(lambda: thing(around(compared)), f"Thing.program: where(False, %v1, 0.0): {operands}; {objects}")

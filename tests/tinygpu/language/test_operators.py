@@ -284,7 +284,8 @@ REFUSED: list[tuple[Inner, dict[str, Any], str]] = [
     (
         lambda self, p, x: max(x, x + 1),
         {"every": ALL},
-        "the elements of a tile are not known while a program is traced; write where(x > y, x, y)",
+        "the elements of a tile are not known while a program is traced; write where(x > y, x, y) to choose, and "
+        "&, | and ~ for and, or and not",
     ),
     (
         lambda self, p, x: x if 2 * self.a > 0 else -x,
@@ -294,7 +295,8 @@ REFUSED: list[tuple[Inner, dict[str, Any], str]] = [
     (
         lambda self, p, x: max(x, self.a),
         {"every": ALL},
-        "the elements of a tile are not known while a program is traced; write where(x > y, x, y)",
+        "the elements of a tile are not known while a program is traced; write where(x > y, x, y) to choose, and "
+        "&, | and ~ for and, or and not",
     ),
     (
         lambda self, p, x: x * (1 - self.a),
@@ -327,7 +329,11 @@ REFUSED: list[tuple[Inner, dict[str, Any], str]] = [
         {"every": ALL},
         "1 / n: sizes are whole numbers; write // for a whole quotient, or divide a tile, as x / n",
     ),
-    (lambda self, p, x: x**5, {"every": ALL}, "%v1 ** 5: a tile has the powers 2 to 4; others are exp2(log2(x) * y)"),
+    (
+        lambda self, p, x: x**5,
+        {"every": ALL},
+        "%v1 ** 5: a tile has the powers 2 to 4; others are sqrt(x), rsqrt(x) or exp2(log2(x) * y)",
+    ),
     (
         lambda self, p, x: equal(x, True),
         {"every": ALL},

@@ -83,7 +83,8 @@ def line_of(was: str) -> int:
         ("tile(i, shape=shape)", "tile(1.5, shape=shape)", f"x.tile: offset must be {NUMBER}, not 1.5"),
         ("tile(i, shape=shape)", "tile(i, shape=5)", "x.tile: shape must be a tuple of numbers, parameters, dims or "
          "expressions of them, one per axis, not 5"),
-        ("as (i,)", "as i", f"x.tile: offset must be {NUMBER}, not (32*tile0*warps,)"),
+        ("as (i,)", "as i", f"x.tile: offset must be {NUMBER}, not (32*tile0*warps,); p.grid gives a tuple, of one "
+         "axis too: `with p.grid(...) as (i,)` takes the number out of it"),
         ("(self.n, shape[0])", "self.n", "p.grid: axes must be a pair (dim, extent of a tile), or (dim, "
          "extent, groups), not n"),
         ("threads=32 * self.warps", "threads=None", f"blocked: threads must be {NUMBER}, not None"),
