@@ -19,6 +19,8 @@ from tinygpu.expressions import Expr, FloorDiv, Remainder, integer_sides, rounde
 _SAID = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "==": "=", "!=": "!="}
 _DENIED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "="}
 
+# A longer formula says nothing to a reader: its value at a point says more.
+LONGEST = 300
 # How tightly a rendered expression holds together.
 _OR, _AND, _RELATION, _SUM, _PRODUCT, _ATOM = range(6)
 
@@ -218,11 +220,11 @@ class _Rendering:
     def _left(self, node: Any) -> str:
         value = f"{evaluator(node)(self.values):,}"
         text = node.name if node.is_Symbol else self.text(node)[0]
-        return value if text == value else f"{text} = {value}"
+        return value if text == value or len(text) > LONGEST else f"{text} = {value}"
 
     def _right(self, node: Any) -> str:
         value = f"{evaluator(node)(self.values):,}"
         if node.is_Symbol:
             return f"{value} ({node.name})"
         text = self.text(node)[0]
-        return value if text == value else f"{value} = {text}"
+        return value if text == value or len(text) > LONGEST else f"{value} = {text}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tinygpu.constraints.condition import conjuncts
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.constraints.explanation import state
+from tinygpu.constraints.explanation import LONGEST, describe, find_violation, state
 from tinygpu.constraints.query import DEFAULT_RLIMIT, ContradictoryAnswer, Notebook, Query, ask
 from tinygpu.constraints.z3_terms import Z3Terms
 from tinygpu.spaces.elimination import TooLarge
@@ -96,8 +96,19 @@ def _minimise(part: Part, core: list[Constraint], row_budget: int, notebook: Not
         tuple(core),
         tuple(witnesses[id(c)] for c in core),
         tuple(a for a in part.axes if a.name in read),
-        tuple(state(c, constants, order) for c in core),
+        tuple(_demand(c, witnesses[id(c)], constants, order) for c in core),
     )
+
+
+def _demand(c: Constraint, witness: Mapping[str, Choice], constants: Mapping[str, int], order: Sequence[str]) -> str:
+    """What a constraint demands; where that is a long formula, what it comes to at the point that breaks it alone."""
+    formula = describe(c.condition, order=order)
+    if len(formula) <= LONGEST:
+        return state(c, constants, order)
+    point = {name: int(value) for name, value in witness.items() if isinstance(value, int)}
+    broken = find_violation(c, {**constants, **point}, order)
+    at = ", ".join(f"{name} = {value}" for name, value in witness.items() if name in c.condition.symbols)
+    return f"{broken} with {at}"
 
 
 def find_point(

@@ -419,3 +419,14 @@ def test_a_point_that_divides_by_zero_can_be_the_nearest():
         nearest = space.nearest()
         assert nearest.point == {"a": 0}
         assert [v.constraint for v in nearest.violations] == [whole, *few]
+
+
+def test_a_long_formula_is_told_by_what_it_comes_to_where_it_alone_is_broken():
+    long = reduce(lambda total, n: total + (BM * BK + n) // (BN + n) * STAGES, range(2, 40), STAGES)
+    part = Part({}, AXES, (Constraint("long", long <= CAP, "all fits", source="SMEM"), LARGE), {"device.smem": 1000})
+    (found,) = Space("empty", (part,)).conflict()
+    numbers = {name: int(value) for name, value in found.witnesses[0].items()}
+    comes_to = int(compile_arrays(long)(numbers | {"device.smem": 1000})[0])
+    at = ", ".join(f"{axis.name} = {numbers[axis.name]}" for axis in AXES)
+    assert comes_to > 1000
+    assert found.sentences[0] == f"long (SMEM): all fits; {comes_to:,} > 1,000 (device.smem) with {at}"
