@@ -168,7 +168,7 @@ def out_by(by: Any, kind: str = "f32", combine: str = "add", **point: Any) -> st
 def test_holders_that_cannot_meet_are_out_by_a_constraint() -> None:
     lanes = "the threads along the reduced axis are lanes of one warp"
     whole = "the threads along the reduced axis are whole warps, and a power of two of the lanes of one"
-    alone = "every thread has all values along the reduced axis"
+    alone = "without by= a thread must have all values along the reduced axis"
     assert reasons(isa.ShflBfly(), warps=1, across=32) == []
     assert out_by(isa.ShflBfly(), warps=2, across=64) == lanes
     assert out_by(isa.ShflBfly(), warps=3, across=3) == lanes

@@ -216,7 +216,7 @@ class Combining(Computing):
 def can_meet(title: str, who: Meeting, plan: ExchangePlan | None) -> tuple[Condition, ...]:
     """What must hold for the threads that differ along an axis to combine what they have."""
     if plan is None:
-        sentence = "every thread has all values along the reduced axis; how threads exchange them is said with by="
+        sentence = "without by= a thread must have all values along the reduced axis; by= says how threads meet"
         return (Condition(title, who.apart, sentence),)
     if not plan.warps:
         return (Condition(title, who.within_warps, "the threads along the reduced axis are lanes of one warp"),)
