@@ -320,3 +320,11 @@ def test_what_a_merge_makes_may_be_larger_than_what_it_is_made_of() -> None:
     case = Case(ColumnMoments, ColumnMoments.problem(m=37, n=128, aligns={"x": 256}), device("a100"), point)
     found = examine("meanings", case)
     assert not found.fault, found.fault
+
+
+def test_windows_that_a_constant_dim_ends_lie_inside_the_tensors_of_no_problem() -> None:
+    """That counts cannot be compared is no question of what was tried."""
+    problem = CausalConv.problem(b=2, t=37, d=66)
+    point = {"warps": 1, "rows": 2, "vector": 2}
+    found = examine("counts", Case(CausalConv, problem, device("a100"), point))
+    assert (found.fault, found.absent) == ("", "tiles inside the tensors: a dim of 3 elements ends before windows do")

@@ -28,6 +28,7 @@ INPUTS: dict[Inputs, str] = {
     "integers": "whole numbers",
     "signs": "whole numbers",
     "other signs": "whole numbers",
+    "last": "whole numbers",
     "random": "random numbers",
     "specials": "random numbers with NaN, infinities and extremes among them",
     "other specials": "random numbers with NaN, infinities and extremes among them",

@@ -34,9 +34,9 @@ from tinygpu.testing.coverage import (
 from tinygpu.testing.enumeration import Asked, enumerate_cta
 from tinygpu.testing.finding import RIGHT, Finding
 from tinygpu.testing.judges import judge
-from tinygpu.testing.listed_tiles import listed_problem, listed_tiles
+from tinygpu.testing.listed_tiles import MIDDLES, listed_problem, listed_tiles
 from tinygpu.testing.statements import mean_what_they_do
-from tinygpu.testing.whole_problems import between_sectors, illegal, whole_problem
+from tinygpu.testing.whole_problems import between_sectors, constant_beyond, illegal, whole_problem
 from tinygpu.testing.workbench import Workbench
 from tinygpu.users_code import with_place
 
@@ -95,8 +95,10 @@ def counts(case: Case, bench: Workbench) -> Finding:
     if _branches(program):
         return Finding(absent="accesses that the program alone decides")
     found = listed_problem(program, case, bench)
-    if isinstance(found, str):
-        return Finding(blind=found)
+    if found is None:
+        if size := constant_beyond(program, case, MIDDLES[-1]):
+            return Finding(absent=f"tiles inside the tensors: a dim of {size} elements ends before windows do")
+        return Finding(blind="its windows reach beyond the tensors of every problem")
     inside, first = found
     between = between_sectors(inside)
     for problem in (inside,) if illegal(case, between, bench) else (inside, between):

@@ -43,9 +43,9 @@ class Counter:
     axis: bool
 
 
-def listed_problem(program: Program, case: Case, bench: Workbench) -> tuple[Problem, int] | str:
+def listed_problem(program: Program, case: Case, bench: Workbench) -> tuple[Problem, int] | None:
     """(a problem of whole tiles all of whose places of a sector show where there are few, the first tile inside along
-    each axis); why there is none.
+    each axis); None where windows reach beyond the tensors of every problem.
     """
     axes = [a.index for a in program.grid.axes]
     for count in (2, *MIDDLES):
@@ -55,7 +55,7 @@ def listed_problem(program: Program, case: Case, bench: Workbench) -> tuple[Prob
         if inside is not None:
             break
     else:
-        return "its windows reach beyond the tensors of every problem"
+        return None
     tiles, rounds = _lacking(program, inside, first)
     if tiles or rounds > 1:
         looped = _looped(program) if rounds > 1 else []

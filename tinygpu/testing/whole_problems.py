@@ -107,6 +107,17 @@ def _whole_problem(
     return None
 
 
+def constant_beyond(program: Program, case: Case, tiles: int) -> str:
+    """The constant size of a tensor's dim behind which windows of the last of so many tiles end; "" for none.
+
+    No problem has these windows inside its tensors, however large it is.
+    """
+    sizes = {str(a.size): tiles * int(a.extent) for a in program.grid.axes}
+    problem = resize(case.machine, case.problem, {d: sizes[d] for d in sizes.keys() & case.problem.dim.keys()})
+    last = {a.index: int(evaluate(a.tiles, problem.dim)) - 1 for a in program.grid.axes}
+    return next((dim for dim in _beyond(program, problem, (last,)) if dim.isdigit()), "")
+
+
 def pieces(program: Program) -> list[tuple[str, int]]:
     """(dim, extent) of every axis of the grid, loop and window: in what pieces a program walks its dims."""
     return [(e.dim, e.extent) for e in _extents(program)]
