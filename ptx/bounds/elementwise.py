@@ -167,10 +167,12 @@ def _begun(
 def _corners(ufunc: np.ufunc, ends: Sequence[tuple[Values, ...]], value: Values) -> tuple[Values, Values, Values]:
     """(least, greatest, where nothing can be said): what ends come to, and what lies between them where they turn."""
     name = ufunc.__name__
-    corners = [tuple(corner) for corner in itertools.product(*ends)]
+    corners: list[tuple[Values, ...]] = []
     if name in _SUMS:  # the least of all is of the least ends, or of the greatest of what is taken away
         (a, b), (c, d) = ((e[0], e[-1]) for e in ends)
-        corners = [(a, c), (b, d)] if name == "add" else [(a, d), (b, c)]
+        corners += [(a, c), (b, d)] if name == "add" else [(a, d), (b, c)]
+    else:
+        corners += itertools.product(*ends)
     low = high = value
     for corner in corners:
         found = np.asarray(ufunc(*corner))

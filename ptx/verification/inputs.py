@@ -27,10 +27,10 @@ from tinygpu.ptx.verification.signs import signed_operands, with_signs
 
 Inputs = Literal[
     "integers", "signs", "other signs", "random", "specials", "other specials", "lines", "other lines", "neighbours",
-    "other neighbours", "last",
+    "other neighbours", "last", "other last",
 ]  # fmt: skip
 # Whole numbers, sums of which are exact.
-WHOLE: frozenset[Inputs] = frozenset(("integers", "signs", "other signs", "last"))
+WHOLE: frozenset[Inputs] = frozenset(("integers", "signs", "other signs", "last", "other last"))
 # Where ascending numbers leave one piece or segment everything.
 _TOGETHER: Mapping[Inputs, Together] = {"lines": "last", "other signs": "first", "specials": "halves"}
 
@@ -119,8 +119,8 @@ def drawn(
         arrays = with_lines(problem, arrays, declared, 0 if inputs == "lines" else KINDS // 2)
     elif inputs in ("neighbours", "other neighbours"):
         arrays = with_neighbours(machine, problem, arrays, free_floats(machine, problem), inputs != "neighbours")
-    elif inputs == "last":
-        arrays = with_last_elements(problem, arrays, declared)
+    elif inputs in ("last", "other last"):
+        arrays = with_last_elements(problem, arrays, declared, inputs != "last")
     if (together := _TOGETHER.get(inputs)) is not None:
         arrays = with_everything_in_one(arrays, declared, together)
     return arrays, scalars
@@ -137,6 +137,12 @@ def has_other_signs(machine: type[Declared], problem: Problem) -> bool:
     declared = input_distributions(machine, problem)
     ends = any(s.name in declared for s in machine.scalars(dict(problem.options)))
     return ends or len(signed_operands(problem, declared)) > 1
+
+
+def has_single_lines(machine: type[Declared], problem: Problem) -> bool:
+    """Whether a tensor of numbers of either sign is one line along an axis: of it one end is the last, and no other."""
+    shapes = [o.shape for o in signed_operands(problem, input_distributions(machine, problem))]
+    return any(math.prod(shape) == size for shape in shapes for size in shape)
 
 
 def has_lines(machine: type[Declared], problem: Problem) -> bool:

@@ -17,11 +17,13 @@ from tinygpu.ptx.verification.signs import signed_operands
 
 
 def with_last_elements(
-    problem: Problem, arrays: Mapping[str, NDArray[Any]], declared: Mapping[str, Distribution]
+    problem: Problem, arrays: Mapping[str, NDArray[Any]], declared: Mapping[str, Distribution], other: bool
 ) -> dict[str, NDArray[Any]]:
     """The arrays, with last elements as far from zero as any number of theirs, and none of the others as far.
 
     What has numbers of one sign only, is listed, sorted or definite, or of a type narrower than a byte stays as it is.
+
+    other  the last of the first line is the least, and not the largest
     """
     out = dict(arrays)
     for o in signed_operands(problem, declared):
@@ -33,7 +35,7 @@ def with_last_elements(
         wide = np.clip(wide, 1 - most, most - 1)
         for axis in range(wide.ndim):
             last = np.moveaxis(wide, axis, -1)[..., -1]
-            turns = np.arange(last.size).reshape(last.shape) % 2
+            turns = (np.arange(last.size).reshape(last.shape) + other) % 2
             np.moveaxis(wide, axis, -1)[..., -1] = np.where(turns, max(-most, least), min(most, greatest))
         out[o.name] = wide.astype(o.dtype.numpy)
     return out

@@ -36,6 +36,7 @@ from tinygpu.ptx.verification.inputs import (
     has_few_specials,
     has_lines,
     has_other_signs,
+    has_single_lines,
 )
 from tinygpu.ptx.verification.little import little_left
 from tinygpu.ptx.verification.neighbours import has_few_neighbours, has_neighbours
@@ -45,8 +46,8 @@ from tinygpu.schedulers.run_time import Numbers
 RUNS = (
     "its inputs (integers: small whole numbers, whose sums are exact; signs: the same, lines of the first tensor below "
     "zero and above in turn, all others above; other signs: the same of the second; last: whole numbers, of which the "
-    "last of each line is the largest or the least; specials: NaN, infinities and "
-    "extremes among random ones; other specials: the same of few rows, one in each; lines: random ones, of which lines "
+    "last of each line is the largest or the least, in turn; other last: the other way round; specials: NaN, "
+    "infinities and extremes among random ones; other specials: the same of few rows, one in each; lines: random ones, of which lines "
     "are far below zero, next to zero, or zero; other lines: the same of fewer than four lines, which begin with "
     "another kind; "
     "neighbours: random ones, and no numbers beside lines that integers name or cut off; other neighbours: the same "
@@ -113,11 +114,10 @@ def plan(
         aims = [aim for count in _short(kernel) for aim in (ones if count == 1 else (exactly(count),))]
         # Turns that nobody waits for promptly: one too many is missed, and never comes again.
         ways += [("integers", "spurious" if aim is TURNS else orders[0], aim, "row") for aim in aims]
-    little = None if derived else little_left(kernel, machine, problem)
-    last = LITTLE if little is not None else WHOLE
     if random_inputs and has_other_signs(machine, problem):
-        ways.append(("other signs", orders[0] if orders else "late", last, ends))
-    elif little is not None:
+        ways.append(("other signs", orders[0] if orders else "late", WHOLE, ends))
+    little = None if derived else little_left(kernel, machine, problem)
+    if little is not None:
         ways.append(("last", orders[0] if orders else "late", LITTLE, ends))
     first: Problem | None = None
     runs: list[Run] = []
@@ -136,6 +136,8 @@ def plan(
         runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))
         if inputs == "lines" and has_few_lines(machine, of):
             runs.append(replace(runs[-1], inputs="other lines"))
+        if inputs == "last" and has_single_lines(machine, of):
+            runs.append(replace(runs[-1], inputs="other last"))
         if inputs == "neighbours" and has_few_neighbours(machine, of):
             runs.append(replace(runs[-1], inputs="other neighbours"))
         if inputs == "specials" and has_few_specials(machine, of):

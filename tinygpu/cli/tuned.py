@@ -29,6 +29,7 @@ INPUTS: dict[Inputs, str] = {
     "signs": "whole numbers",
     "other signs": "whole numbers",
     "last": "whole numbers",
+    "other last": "whole numbers",
     "random": "random numbers",
     "specials": "random numbers with NaN, infinities and extremes among them",
     "other specials": "random numbers with NaN, infinities and extremes among them",

@@ -81,6 +81,63 @@ class LosesOne(Largest):
     lost = 1
 
 
+class OfTwo(Machine):
+    """y = the largest a[i] + b[j] of each i, or the least: of a vector, which is one line"""
+
+    m, n = Dim(), Dim()
+    a, b, y = Input("f32", m), Input("f32", n), Output("f32", m)
+    step = Param(32)
+    ld, st, shuffle, arithmetic = isa.LdGlobal(1), isa.StGlobal(1), isa.ShflBfly(), isa.arithmetic("f32")
+    larger, smaller = isa.Max("f32"), isa.Min("f32")
+    lost: Any = 0
+    least: Any = False
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((1, self.step), threads=32)
+        end, choose = (np.inf, self.smaller) if self.least else (-np.inf, self.larger)
+        with p.grid((self.m, 1)) as (i,), p.role("all", warps=1):
+            a, found = p.load(self.ld, self.a.column(i, 1), who.along(0)), p.full(who, "f32", end)
+            with p.loop(self.n - self.lost, step=self.step) as j:
+                b = p.load(self.ld, self.b.row(j, self.step), who.along(1), fill=end)
+                p.apply(choose, found, a + b, into=found)
+            p.store(self.st, self.y.column(i, 1), p.reduce(choose, found, axis=1, by=self.shuffle))
+
+    @staticmethod
+    def reference(a: Any, b: Any) -> Any:
+        return (a[:, None] + b[None]).max(axis=1)
+
+
+class LosesOneOfTwo(OfTwo):
+    """the largest, but for the last where that is a round of its own"""
+
+    lost = 1
+
+
+class LeastOfTwo(OfTwo):
+    """the least"""
+
+    least = True
+
+    @staticmethod
+    def reference(a: Any, b: Any) -> Any:
+        return (a[:, None] + b[None]).min(axis=1)
+
+
+class LosesOneLeast(LeastOfTwo):
+    """the least, but for the last where that is a round of its own"""
+
+    lost = 1
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(OfTwo, LosesOneOfTwo), (LeastOfTwo, LosesOneLeast)])
+def test_so_is_one_of_two_tensors(right: type[Machine], wrong: type[Machine]) -> None:
+    for machine in (right, wrong):
+        problem = machine.problem(m=3, n=100)
+        kernel = build(build_space(machine, problem, device("a100")).program({"step": 32}), problem, {"step": 32},
+                       SolverCache()).kernel  # fmt: skip
+        assert verify(kernel, machine, problem).passed == (machine is right)
+
+
 @pytest.mark.parametrize("n", [100, 150])
 def test_a_largest_that_loses_the_last_element_is_found(n: int) -> None:
     for machine in (Largest, LosesOne):

@@ -203,8 +203,9 @@ def test_what_the_cpu_time_does_not_suffice_for_is_said() -> None:
         "  NOT RUN: slots used again in both phases (m=8,n=136,k=400): more than 0 s of CPU time in all; more slots "
         "used again (m=8,n=136,k=176): more than 0 s of CPU time in all; slots used twice (m=8,n=136,k=240): more than "
         "0 s of CPU time in all; 3 slots used (m=8,n=136,k=80): more than 0 s of CPU time in all; 1 slot used "
-        "(m=8,n=136,k=16): more than 0 s of CPU time in all; a last round of little (m=8,n=136,k=129): more than 0 s "
-        "of CPU time in all; CTA 3 of 4: more than 0 s of CPU time in all; CTA 0 of 4: more than 0 s of CPU time in all"
+        "(m=8,n=136,k=16): more than 0 s of CPU time in all; slots used twice (m=8,n=136,k=240): more than 0 s of CPU "
+        "time in all; a last round of little (m=8,n=136,k=129): more than 0 s of CPU time in all; CTA 3 of 4: more "
+        "than 0 s of CPU time in all; CTA 0 of 4: more than 0 s of CPU time in all"
     )
 
 
