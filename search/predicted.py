@@ -40,7 +40,7 @@ class PredictedTime:
 
     def __call__(self, points: Sequence[Point], /) -> list[Evaluation]:
         out = []
-        for seconds in self._seconds(points):
+        for seconds in self.seconds(points):
             if math.isfinite(seconds):
                 out.append(Evaluation(value=seconds))
             else:
@@ -54,8 +54,8 @@ class PredictedTime:
             out[mask] = self.predict(counted(self.space, index, chosen)).roofline_s
         return out
 
-    def _seconds(self, points: Sequence[Point]) -> list[float]:
-        """Predicted seconds of each point; of many with the same parameters at once."""
+    def seconds(self, points: Sequence[Point]) -> list[float]:
+        """Of each point, infinity where the launch would be refused; of many with the same parameters at once."""
         if len(points) > 1 and len({tuple(point) for point in points}) == 1 and points[0]:
             return [float(seconds) for seconds in self.score_columns(columns_of(points))]
         return [float(self.prediction(point).seconds) for point in points]

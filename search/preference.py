@@ -128,7 +128,7 @@ def ranked(objective: PredictedTime, result: Result, groups: int, each: int) -> 
 def scored(objective: PredictedTime, points: Sequence[Point]) -> list[Ranked]:
     """Candidates with the same parameters by value and strain, best first; none of which the launch is refused."""
     columns = columns_of(points)
-    totals = objective.score_columns(columns) + judge(objective, columns, len(points))[0]
+    totals = np.asarray(objective.seconds(points)) + judge(objective, columns, len(points))[0]
     found = [Ranked(p, score) for p, score in zip(points, totals.tolist(), strict=True) if math.isfinite(score)]
     return sorted(found, key=_in_order(min(r.score for r in found))) if found else []
 

@@ -96,6 +96,11 @@ class Report:
         """Whether no fault was found."""
         return not self.faults
 
+    @property
+    def executed(self) -> frozenset[int]:
+        """The lines of the PTX that a warp came to, whether or not a guard let its threads do anything there."""
+        return frozenset(line for line, counts in self.lines.items() if counts.executed)
+
     def memory_rows(self) -> tuple[MemoryRow, ...]:
         """Every kind of memory access that occurred, with its totals."""
         rows = []

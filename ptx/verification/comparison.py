@@ -55,6 +55,7 @@ class Check:
     where       which CTAs of the real problem were run; "" for the whole derived problem
     worst       the element farthest beyond its bound, where one is wrong
     estimated   why bounds are estimated instead of followed through the reference; "" where they are not
+    executed    lines of the PTX, from 1, that a warp came to; none where the run ended before its time
     """
 
     inputs: Inputs
@@ -69,6 +70,7 @@ class Check:
     special: int = 0
     worst: Worst | None = None
     estimated: str = ""
+    executed: frozenset[int] = frozenset()
 
     @property
     def passed(self) -> bool:

@@ -150,7 +150,7 @@ def far_check(
     buffers: dict[str, Buffer] = {**buffers_of(operands), **workspaces(kernel, far.problem, grid[0])}
     buffers |= {name: b.buffer() for name, b in backed.items()}
     try:
-        emulate_launch(kernel, code, far.problem, grid, buffers, trial.scalars, seed=seed)
+        report = emulate_launch(kernel, code, far.problem, grid, buffers, trial.scalars, seed=seed)
     except EmulationFault as fault:
         told = _in_words(fault)
         said = str(told) if lines is None else lines.fault(told)
@@ -158,7 +158,8 @@ def far_check(
     outputs = [o.name for o in far.problem.operands if o.access != "in"]
     left = {name: backed[name].array() for name in outputs if name in backed}
     got = {name: left[name] if name in left else operands[name].array for name in outputs}
-    return compare_arrays(trial, {name: _taken(got, name, shapes, back) for name in got}, "late", str(far))
+    check = compare_arrays(trial, {name: _taken(got, name, shapes, back) for name in got}, "late", str(far))
+    return replace(check, executed=report.executed)
 
 
 def _taken(

@@ -18,16 +18,17 @@ from tinygpu.ptx.emulator import DeviceBuffer
 from tinygpu.ptx.launching.emulated import emulated_arguments
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
-from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.verification.ascending import Together, with_everything_in_one
+from tinygpu.ptx.verification.encoded import encoded
 from tinygpu.ptx.verification.last_elements import with_last_elements
 from tinygpu.ptx.verification.neighbours import with_neighbours
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
+from tinygpu.ptx.verification.rising import with_rising
 from tinygpu.ptx.verification.signs import signed_operands, with_signs
 
 Inputs = Literal[
     "integers", "signs", "other signs", "random", "specials", "other specials", "lines", "other lines", "neighbours",
-    "other neighbours", "last", "other last",
+    "other neighbours", "last", "other last", "rising",
 ]  # fmt: skip
 # Whole numbers, sums of which are exact.
 WHOLE: frozenset[Inputs] = frozenset(("integers", "signs", "other signs", "last", "other last"))
@@ -121,6 +122,8 @@ def drawn(
         arrays = with_neighbours(machine, problem, arrays, free_floats(machine, problem), inputs != "neighbours")
     elif inputs in ("last", "other last"):
         arrays = with_last_elements(problem, arrays, declared, inputs != "last")
+    elif inputs == "rising":
+        arrays = with_rising(problem, arrays, declared)
     if (together := _TOGETHER.get(inputs)) is not None:
         arrays = with_everything_in_one(arrays, declared, together)
     return arrays, scalars
@@ -208,7 +211,7 @@ def declared_values(
         found = declared.draw_whole(rng, shape, min(amplitude, _whole(dtype)))
     else:
         found = declared.draw(rng, shape)
-    return _encoded(found, declared, dtype)
+    return encoded(found, declared, dtype)
 
 
 def _at_end(declared: Distribution, dtype: DType, inputs: Inputs, amplitude: int, number: int) -> Any:
@@ -220,18 +223,7 @@ def _at_end(declared: Distribution, dtype: DType, inputs: Inputs, amplitude: int
         return None
     ends = declared.whole_ends(min(amplitude, _whole(dtype)))
     end = ends[(number + (inputs == "other signs")) % 2]
-    return _encoded(np.asarray(end, dtype=np.float64), declared, dtype)[()]
-
-
-def _encoded(found: NDArray[np.float64], declared: Distribution, dtype: DType) -> NDArray[Any]:
-    """Numbers of a distribution as elements of a type, none of them beyond an end."""
-    bits = element(dtype.name).encode_drawn(found, declared)
-    held = np.asarray(bits).view(dtype.numpy)
-    if dtype.name != "tf32":
-        return held
-    cut = tf32_read(held)  # nearer to zero, at times beyond an end: then the next one away from zero is meant
-    beyond = ((cut < declared.low) | (cut > declared.high)) & (not declared.listed)
-    return np.where(beyond, cut.view(np.uint32) + np.uint32(0x2000), cut.view(np.uint32)).view(np.float32)
+    return encoded(np.asarray(end, dtype=np.float64), declared, dtype)[()]
 
 
 def input_values(
@@ -343,11 +335,7 @@ def with_lines(
             least, most = (np.full_like(rows, end) for end in law.ends_drawn)
             ways = [least, most, rows, 0 * rows if not law.listed and law.low <= 0 <= law.high else rows]
         changed = np.select([kind[:, None] == k for k in range(KINDS)], ways).reshape(array.shape)
-        if law:
-            out[o.name] = _encoded(changed, law, o.dtype)
-            continue
-        changed = changed.astype(np.float32)
-        out[o.name] = tf32_read(changed) if o.dtype.name == "tf32" else changed.astype(o.dtype.numpy)
+        out[o.name] = encoded(changed, law, o.dtype)
     return out
 
 

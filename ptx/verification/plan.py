@@ -51,7 +51,7 @@ RUNS = (
     "ones, of which lines are far below zero, next to zero, or zero; other lines: the same of fewer than four lines, "
     "which begin with another kind; "
     "neighbours: random ones, and no numbers beside lines that integers name or cut off; other neighbours: the same "
-    "of few lines, of which the first run left a half), and "
+    "of few lines, of which the first run left a half; rising: random ones that rise along every axis), and "
     "when asynchronous work gets done (late: as late as it may; early: as early; random: at any time between; "
     "spurious: and what may fail at first does)"
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,7 +190,7 @@ def sampled_checks(
     buffers.update(workspaces(kernel, problem, total))
     try:
         ctas = [cta for one in chosen for cta in one.ctas]
-        emulate_launch(kernel, code, problem, total, buffers, trial.scalars, seed=seed, ctas=ctas)
+        report = emulate_launch(kernel, code, problem, total, buffers, trial.scalars, seed=seed, ctas=ctas)
     except EmulationFault as fault:
         if fault.kind == OUTSIDE and (small is None or _reads_beyond(kernel, code, machine, small, seed)):
             return []
@@ -202,7 +202,8 @@ def sampled_checks(
     for one in chosen:
         parts = {n: cut.part(o, tiles, one.tile) for n, (o, _) in outputs.items()}
         got = {n: array[parts[n]] for n, (_, array) in outputs.items()}
-        checks.append(compare_arrays(trial.part(parts, shapes), got, "late", str(one)))
+        check = compare_arrays(trial.part(parts, shapes), got, "late", str(one))
+        checks.append(replace(check, executed=report.executed))
     return checks
 
 

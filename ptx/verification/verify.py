@@ -42,6 +42,7 @@ from tinygpu.ptx.verification.plan import Run, plan
 from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, why_not_judged, why_not_run
 from tinygpu.ptx.verification.shortened import shortened
 from tinygpu.ptx.verification.trial import Trial, draw
+from tinygpu.ptx.verification.unexecuted import told_unexecuted, unexecuted
 from tinygpu.seeds import check_seed
 from tinygpu.users_code import UsersCodeError
 
@@ -49,7 +50,8 @@ from tinygpu.users_code import UsersCodeError
 CPU_SECONDS = 60.0
 # The same for CTAs of the problem itself, where there are several: the first of them has the largest offsets.
 SAMPLED_CPU_SECONDS = 4.0
-# Draws of random numbers beside the one, while an output is one and the same number in all runs.
+# Draws of random numbers beside the one, while an output is one and the same number in all runs, or a statement is
+# executed in none.
 MORE_DRAWS = 4
 
 
@@ -66,7 +68,8 @@ class Verification:
     counters  of the first run: exact counts of sectors, wavefronts and instructions
     lines     the same per PTX line
     left_out  runs that would have taken too much CPU time or memory
-    unvaried  outputs whose reference is one and the same number throughout: little can be wrong with them
+    notes     what little is known of all the same: outputs whose reference is one and the same number throughout, and
+              statements that no run executed
     """
 
     kernel: str
@@ -75,7 +78,7 @@ class Verification:
     counters: Counters | None = None
     lines: dict[int, LineCounters] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
-    unvaried: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -89,7 +92,7 @@ class Verification:
     def __str__(self) -> str:
         head = f"{self.kernel} on {self.problem}: {'emulated, right' if self.passed else 'WRONG'}"
         cut = [f"  NOT RUN: {'; '.join(self.left_out)}"] if self.left_out else []
-        told = [f"  NOTE: {sentence}" for sentence in self.unvaried]
+        told = [f"  NOTE: {sentence}" for sentence in self.notes]
         return "\n".join([head, *(f"  {c}" for c in self.checks), *cut, *told])
 
 
@@ -148,8 +151,10 @@ def verify(
                 runs.append(replace(run, inputs="random"))
     drawn = list(trials.values())
     for more in range(1, MORE_DRAWS + 1) if random_inputs and only is None else ():
-        again = replace(runs[0], inputs="random", where=f"draw {more + 1}")
-        if ended() or not any(_unvaried(drawn)) or not budget.allows(str(again.where), again.rounds(kernel)):
+        rare = bool(unexecuted(checks, first.lines if first else (), lines))
+        again = replace(runs[0], inputs="rising" if rare and more % 2 else "random", where=f"draw {more + 1}")
+        done = not rare and not any(_unvaried(drawn))
+        if ended() or done or not budget.allows(str(again.where), again.rounds(kernel)):
             break
         budget.begins(again.rounds(kernel))
         drawn.append(draw(machine, again.problem, again.inputs, seed + more, point=dict(kernel.point)))
@@ -165,10 +170,12 @@ def verify(
         most, small = min(tried, default=None), runs[0].problem
         checks += _sampled(kernel, code, machine, problem, small, seed, budget, lines, most)
     counted = (first.counters, first.lines) if first is not None else (None, {})
+    notes = [*_unvaried(drawn)]
+    if only is None and all(c.passed for c in checks) and (never := unexecuted(checks, counted[1], lines)):
+        notes.append(told_unexecuted(never))
     return Verification(
-        kernel.name, runs[0].problem, tuple(checks), counted[0], counted[1], tuple(budget.left_out),
-        tuple(_unvaried(drawn)),
-    )  # fmt: skip
+        kernel.name, runs[0].problem, tuple(checks), counted[0], counted[1], tuple(budget.left_out), tuple(notes)
+    )
 
 
 def _unvaried(trials: Sequence[Trial]) -> Iterator[str]:
@@ -330,4 +337,4 @@ def _run(
     for w in kernel.workspaces:
         if w.zeroed and spaces[w.name].array.any():
             advised = f"{w.name} is left with other bytes than zeros, which the next launch relies on"
-    return replace(check, where=run.where, fault=advised), report
+    return replace(check, where=run.where, fault=advised, executed=report.executed), report

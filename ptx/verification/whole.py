@@ -65,12 +65,14 @@ def verify_kernels(
     small = derive_whole(kernels)
     checks: list[Check] = []
     left_out: list[str] = []
+    notes: list[str] = []
     for stage, of in zip(kernels.stages, known, strict=True):
         found = alone(stage, of, cpu_seconds / (len(kernels.stages) + 1))
         checks += [replace(c, where=f"step {stage.name}{', ' + c.where if c.where else ''}") for c in found.checks]
         left_out += [f"step {stage.name}, {sentence}" for sentence in found.left_out]
+        notes += [f"step {stage.name}: {sentence}" for sentence in found.notes]
         if to_first_failure and not found.passed:
-            return Verification(kernels.name, small.problem, tuple(checks), None, {}, tuple(left_out))
+            return Verification(kernels.name, small.problem, tuple(checks), None, {}, tuple(left_out), tuple(notes))
     codes = [_prepared(stage, of) for stage, of in zip(small.stages, known, strict=True)]
     judges = [StepJudge(stage) for stage in small.stages]
     trials: dict[Inputs, Trial] = {}
@@ -88,7 +90,7 @@ def verify_kernels(
             checks += _run(small, codes, known, judges, trials[inputs], order, seed)
             if to_first_failure and not all(c.passed for c in checks):
                 break
-    return Verification(kernels.name, small.problem, tuple(checks), None, {}, tuple(left_out))
+    return Verification(kernels.name, small.problem, tuple(checks), None, {}, tuple(left_out), tuple(notes))
 
 
 def _runs(orders: Sequence[Order], random_inputs: bool) -> Iterator[tuple[Inputs, Order]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tinygpu.devices import device
+from tinygpu.language import Dim, Input, Machine, Output, Tracer, blocked
 from tinygpu.machines.matmul_simt import MatmulSimt
+from tinygpu.ptx import isa
 from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.preference import scored
 from tinygpu.spaces.build import build_space
 
 
@@ -29,3 +34,27 @@ def test_rooflines_of_many_points_are_those_of_their_predictions() -> None:
     points = list(space.space.sample(16, np.random.default_rng(2)))
     assert len({space.structure_index(point) for point in points}) > 1
     assert objective.rooflines(points).tolist() == [float(objective.prediction(p).roofline_s) for p in points]
+
+
+class Fixed(Machine):
+    """y = x, by the one candidate that there is"""
+
+    n = Dim()
+    x, y = Input("f32", n), Output("f32", n)
+    ld, st = isa.LdGlobal(1), isa.StGlobal(1)
+
+    def program(self, p: Tracer) -> None:
+        with p.grid((self.n, 32)) as (i,), p.role("all", warps=1):
+            x = p.load(self.ld, self.x.tile(i, shape=(32,)), blocked((32,), threads=32))
+            p.store(self.st, self.y.tile(i, shape=(32,)), x)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x
+
+
+def test_a_candidate_without_parameters_is_scored() -> None:
+    objective = PredictedTime(build_space(Fixed, Fixed.problem(n=1000), device("a100")))
+    (found,) = scored(objective, [{}])
+    assert found.point == {}
+    assert found.score >= float(objective.prediction({}).seconds)  # and what it strains

@@ -35,6 +35,7 @@ INPUTS: dict[Inputs, str] = {
     "other specials": "random numbers with NaN, infinities and extremes among them",
     "lines": "random numbers with lines far below zero, next to it, and of zeros",
     "other lines": "random numbers with lines far below zero, next to it, and of zeros",
+    "rising": "random numbers that rise along every axis",
     "neighbours": "random numbers with NaN beside the lines that integers name",
     "other neighbours": "random numbers with NaN beside the lines that integers name",
 }
@@ -175,7 +176,7 @@ def verified(v: Verification) -> str:
     """A verification that passed, in a sentence."""
     kinds = "; ".join(dict.fromkeys(INPUTS[c.inputs] for c in v.checks))
     cut = f"; NOT RUN: {'; '.join(v.left_out)}" if v.left_out else ""
-    note = "".join(f"; NOTE: {sentence}" for sentence in v.unvaried)
+    note = "".join(f"; NOTE: {sentence}" for sentence in v.notes)
     return f"emulated, right: {v.kernel} on {v.problem}, in {len(v.checks)} runs ({kinds}){cut}{note}; -v lists them"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.language.declared import Declared
+from tinygpu.language.instruction.base import with_article
 from tinygpu.language.problem import Problem
 from tinygpu.users_code import UsersCodeError, answer, at, place_of, users_code
 
@@ -122,4 +123,4 @@ def _extents(shape: tuple[int, ...]) -> str:
 
 
 def _kind(value: Any) -> str:
-    return "None" if value is None else f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
+    return "None" if value is None else with_article(type(value).__name__)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tinygpu.expressions import Expr, Operand, expr, symbol
 from tinygpu.language.declared import Declared
+from tinygpu.language.instruction.base import with_article
 from tinygpu.language.parameters import Choice, DeclarationError, Dim, Named, Option, Param
 from tinygpu.language.step import Between, BoundStep, Step
 from tinygpu.language.strides import order_of
@@ -240,12 +241,8 @@ def _plain(size: Operand) -> Expr:
 
 def _said(given: Any) -> str:
     if isinstance(given, Named) and given.name:
-        return f"{given.name}, {_article(type(given).__name__)}"
-    return repr(given) if isinstance(given, (int, float, str)) else _article(type(given).__name__)
-
-
-def _article(noun: str) -> str:
-    return f"{'an' if noun[0] in 'AEIOUaeiou' else 'a'} {noun}"
+        return f"{given.name}, {with_article(type(given).__name__)}"
+    return repr(given) if isinstance(given, (int, float, str)) else with_article(type(given).__name__)
 
 
 def _dims(dims: Any) -> str:

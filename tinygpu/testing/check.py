@@ -226,7 +226,7 @@ def _kernels(bench: Bench, allowance: Allowance, *, thorough: bool) -> Row:
     failures: list[Failure] = []
     spilled: list[str] = []
     errors: list[int] = []
-    unvaried: dict[str, None] = {}
+    said: dict[str, None] = {}
     cases = bench.draw("kernel")
     tried = 0
     for number, case in enumerate(cases, 1):
@@ -241,10 +241,10 @@ def _kernels(bench: Bench, allowance: Allowance, *, thorough: bool) -> Row:
         if judged.spills:
             spilled.append(str(case))
         if judged.verification is not None:
-            unvaried |= dict.fromkeys(judged.verification.unvaried)
+            said |= dict.fromkeys(judged.verification.notes)
         if judged.registers:
             errors.append(judged.registers - judged.estimate)
-    notes = [*unvaried]
+    notes = [*said]
     if errors:
         notes.append(
             f"registers: the assembler takes {min(errors):+d} to {max(errors):+d} of the estimate, "

@@ -58,7 +58,7 @@ def verified(machine: type[Machine], **more: Any) -> Verification:
 def test_what_few_draws_show_is_judged() -> None:
     found = verified(Shared)
     assert found.passed
-    assert not found.unvaried
+    assert not found.notes
     draws = [check.where for check in found.checks if check.where.startswith("draw")]
     assert draws == [f"draw {number + 2}" for number in range(len(draws))]
     assert draws
@@ -70,4 +70,4 @@ def test_what_few_draws_show_is_judged() -> None:
 def test_who_asks_for_less_gets_less(more: dict[str, Any]) -> None:
     found = verified(Twice, **more)
     assert found.passed
-    assert len(found.unvaried) == 1
+    assert len(found.notes) == 1

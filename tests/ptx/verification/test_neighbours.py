@@ -143,7 +143,7 @@ def test_rows_of_single_numbers_are_so_many_that_zero_is_among_them(machine: typ
     found = verify(kernel, machine, problem, orders=("late",))
     assert found.passed == (machine is Named)
     assert [c.inputs for c in found.checks if not c.passed] == ["random"] * (machine is ButTheFirst)
-    assert not found.unvaried
+    assert not found.notes
 
 
 class Overlap(Machine):

@@ -271,7 +271,11 @@ def load(self: Any, p: Any, x: Any, y: Any, who: Any) -> Any:
             lambda self, p, x, y, who: p.store(self.ld, y, p.load(self.ld, x, who)),
             "ld (ld.global) reads GMEM, but the operand lies in RMEM: no instruction brings it from RMEM to GMEM",
         ),
-        (lambda self, p, x, y, who: p.load("ld", x, who), "p.load takes a Transfer, MatrixLoad or CellLoad, not 'ld'"),
+        (
+            lambda self, p, x, y, who: p.load("ld", x, who),
+            "p.load takes a Transfer, MatrixLoad or CellLoad, not 'ld'; the machine's body declares it "
+            "(ld = isa.LdGlobal(4)), and the program names it self.ld",
+        ),
         (lambda self, p, x, y, who: p.apply(self.neg, load(self, p, x, y, who), 1.0), "neg takes 1 operand, not 2"),
         (lambda self, p, x, y, who: p.apply(self.neg, 1.0), "neg has no tile among its operands"),
         (

@@ -100,7 +100,12 @@ def product(
             lambda self, p, x, y, who: p.tiled(isa.MmaSync(), "f16", "f16", (64, 4), (2, 1)),
             "p.tiled: 1 warp with 8 columns of mma.sync each have more than the 4 columns of the tile",
         ),
-        (lambda self, p, x, y, who: p.apply(self.ld, x), "p.apply takes a Elementwise, not {ld}"),
+        (lambda self, p, x, y, who: p.apply(self.ld, x), "p.apply takes an Elementwise, not {ld}"),
+        (
+            lambda self, p, x, y, who: p.apply("max", x),
+            "p.apply takes an Elementwise, not 'max'; the machine's body declares it (ld = isa.LdGlobal(4)), and the "
+            "program names it self.ld",
+        ),
         (lambda self, p, x, y, who: p.apply(self.neg, x), "neg computes on registers, and x lies in GMEM"),
         (
             lambda self, p, x, y, who: p.apply(isa.Add("f16"), p.full(who, "f16"), self.n),

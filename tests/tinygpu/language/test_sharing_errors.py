@@ -367,7 +367,7 @@ def pieces(inner: Callable[[Stage, Any], None]) -> Callable[[Stage], None]:
             "get (ld.shared) reads SMEM, but the operand lies in GMEM: no instruction brings it from GMEM to SMEM",
         ),
         (sharing(fixed_up_by(load="add")), f"p.fix_up takes a Transfer, not {WITH['add']!r}"),
-        (sharing(fixed_up_by(combine="ld")), "p.fix_up takes a Elementwise, not {ld}"),
+        (sharing(fixed_up_by(combine="ld")), "p.fix_up takes an Elementwise, not {ld}"),
         (sharing(fixed_up_by(combine="neg")), "neg cannot combine f32: it takes f32 and gives f32"),
         (sharing(fixed_up_by(combine="f16")), "f16 cannot combine f32: it takes f16, f16 and gives f16"),
         (sharing(halves), "f16 combines f16, and workspaces hold 32-bit values; convert to f32 or s32"),

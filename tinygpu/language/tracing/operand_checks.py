@@ -22,7 +22,7 @@ from tinygpu.language.instruction import (
     RowCopy,
     Transfer,
 )
-from tinygpu.language.instruction.base import or_of
+from tinygpu.language.instruction.base import or_of, with_article
 from tinygpu.language.memories import TMEM, Memory
 from tinygpu.language.merging import Digit
 from tinygpu.language.partition import Condition, Partition
@@ -51,7 +51,9 @@ class OperandChecks(BlockChecks):
     def _instruction(self, instruction: Any, family: tuple[type, ...], verb: str) -> str:
         if not isinstance(instruction, family):
             wanted = or_of([f.__name__ for f in family])
-            raise self.fail(f"p.{verb} takes a {wanted}, not {instruction!r}")
+            declared = "; the machine's body declares it (ld = isa.LdGlobal(4)), and the program names it self.ld"
+            why = declared * isinstance(instruction, str)
+            raise self.fail(f"p.{verb} takes {with_article(wanted)}, not {instruction!r}{why}")
         name = self.machine.attribute_of(instruction)
         hops: tuple[Any, ...] = instruction.hops if isinstance(instruction, Route) else (instruction,)
         for hop in hops:
