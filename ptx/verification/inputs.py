@@ -316,17 +316,18 @@ def with_lines(
     largest element is below what a wrong fill is, and epsilons and guards of divisions decide. Random numbers have
     neither: among many, some are always above zero, and their squares add up to more than any epsilon. Where
     numbers are declared, all are the least, all the greatest, as they were drawn, and zero where that is one of them.
+    The first lines of two tensors are of the same kinds, the next ones of neighbouring kinds, and so on: where there
+    are enough lines, each kind meets each.
 
     first  the kind of the first line: 0 far below zero, 1 next to it, 2 as drawn, 3 zero
     """
     out, vectors = dict(arrays), 0
-    for o in problem.operands:
-        if o.name not in arrays or not _lined(o, declared):
-            continue
+    for number, o in enumerate(o for o in problem.operands if o.name in arrays and _lined(o, declared)):
         array = arrays[o.name]
         drawn = array.astype(np.float64)
         rows = drawn.reshape(-1, array.shape[-1])
-        kind = (np.arange(len(rows)) + first + (vectors if len(rows) == 1 else 0)) % KINDS
+        turn, line = np.divmod(np.arange(len(rows)), KINDS)
+        kind = (line + number * turn + first + (vectors if len(rows) == 1 else 0)) % KINDS
         vectors += len(rows) == 1
         below = max(_BELOW, -_EXTREMES[o.dtype.name][0] / 2)
         near = max(_NEAR, 64 * _EXTREMES[o.dtype.name][1])

@@ -221,3 +221,49 @@ def test_lines_are_few_where_there_are_fewer_than_kinds() -> None:
     plain, x = (drawn(Unit, Unit.problem(m=2, n=128), of, 0, shapes)[0]["x"] for of in ("random", "other lines"))
     assert np.array_equal(x[0], plain[0])
     assert not x[1].any()
+
+
+class Farthest(Machine):
+    """y[i] = the least |a[i, j] - b[i, j]|, which is nowhere more than 600"""
+
+    m, n = Dim(), Dim()
+    a, b = Input("f32", m, n, values=uniform(-300, 300)), Input("f32", m, n, values=uniform(-300, 300))
+    y = Output("f32", m)
+    ld, st, shuffle, arithmetic = isa.LdGlobal(1), isa.StGlobal(1), isa.ShflBfly(), isa.arithmetic("f32")
+    less = isa.Min("f32")
+    start = 600.0
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((4, 64), threads=128, across=32)
+        with p.grid((self.m, 4)) as (i,), p.role("all", warps=4):
+            least = p.full(who, "f32", self.start)
+            with p.loop(self.n, step=64) as j:
+                a = p.load(self.ld, self.a.tile(i, j, shape=(4, 64)), who, fill=1e9)
+                b = p.load(self.ld, self.b.tile(i, j, shape=(4, 64)), who)
+                p.apply(self.less, least, abs(a - b), into=least)
+            p.store(self.st, self.y.column(i, 4), p.reduce(self.less, least, axis=1, by=self.shuffle))
+
+    @staticmethod
+    def reference(a: Any, b: Any) -> Any:
+        return np.abs(a - b).min(axis=1)
+
+
+class From400(Farthest):
+    start = 400.0
+
+
+def test_lines_at_opposite_ends_of_two_tensors_meet() -> None:
+    assert verdict(Farthest, m=37, n=1000) == (True, [])
+    assert verdict(From400, m=37, n=1000) == (False, ["lines"])
+
+
+def test_among_many_lines_each_kind_of_one_tensor_meets_each_of_another() -> None:
+    shapes = {"a": (16, 9), "b": (16, 9), "y": (16,)}
+    found = drawn(Farthest, Farthest.problem(m=16, n=9), "lines", 0, shapes)[0]
+
+    def kind(line: Any) -> str:
+        ends = {-300.0: "least", 300.0: "most", 0.0: "zero"}
+        return ends.get(float(line[0]), "drawn") if len(set(line.tolist())) == 1 else "drawn"
+
+    pairs = {(kind(a), kind(b)) for a, b in zip(found["a"], found["b"], strict=True)}
+    assert len(pairs) == 16
