@@ -111,7 +111,7 @@ class Distribution:
         """An array of its whole numbers, those up to `most` where there are such: sums of them are exact.
 
         Of a law between whose ends there is one whole number alone, multiples of a power of two, of which there are a
-        few. Integers are drawn as ever; so is what has no whole number between its ends.
+        few. Integers are drawn as ever; so is what has no whole number between its ends, or only such beyond 2^53.
         """
         if self.law == "definite":
             return whole_definite(rng, shape, self.condition)
@@ -129,7 +129,7 @@ class Distribution:
 
     def _whole_span(self, most: int) -> tuple[int, int] | None:
         least, greatest = math.ceil(self.low), math.floor(self.high)
-        if self.law in WHOLE or self.law == "listed" or least > greatest:
+        if self.law in WHOLE or self.law == "listed" or least > greatest or least > _WHOLE or greatest < -_WHOLE:
             return None
         if least > most:
             return least, min(greatest, least + 2 * most)

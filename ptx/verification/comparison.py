@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,17 @@ class Check:
     def passed(self) -> bool:
         return not self.fault and not self.wrong
 
+    @property
+    def judged(self) -> bool:
+        """Whether something can be said of an element."""
+        return not self.elements or self.unjudged < self.elements
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that JSON has: errors that are no numbers are None, and what was executed is left out."""
+        told = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "executed"}
+        told["worst"] = None if self.worst is None else asdict(self.worst)
+        return {name: _finite(value) for name, value in told.items()}
+
     def __str__(self) -> str:
         name = f"{self.inputs}, {self.order}{', ' + self.where if self.where else ''}"
         if self.fault:
@@ -87,6 +99,13 @@ class Check:
         more = f"; {self.unjudged:,} of {self.elements:,} elements may be anything" if self.unjudged else ""
         worst = f"; {self.worst}" if self.worst else ""
         return f"{name}: {verdict}, worst error {self.error:.3g} ({judged}){more}{worst}"
+
+
+def _finite(value: Any) -> Any:
+    """A value of JSON, which has neither NaN nor infinities."""
+    if isinstance(value, dict):
+        return {name: _finite(v) for name, v in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True, slots=True)

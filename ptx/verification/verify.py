@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -84,13 +85,37 @@ class Verification:
     def passed(self) -> bool:
         return bool(self.checks) and all(c.passed for c in self.checks)
 
+    @property
+    def judged(self) -> bool:
+        """Whether a run says something of an element."""
+        return any(c.judged for c in self.checks)
+
+    @property
+    def verdict(self) -> str:
+        """In two or three words."""
+        if not self.passed:
+            return "WRONG"
+        return "emulated, right" if self.judged else "emulated, nothing judged"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `tinygpu verify --json` prints."""
+        return {
+            "kernel": self.kernel,
+            "problem": str(self.problem),
+            "passed": self.passed,
+            "verdict": self.verdict,
+            "checks": [c.to_dict() for c in self.checks],
+            "left_out": list(self.left_out),
+            "notes": list(self.notes),
+        }
+
     def _repr_html_(self) -> str:
         return notebook.verdict(self.passed, str(self)) + notebook.folded(
             f"{len(self.checks)} runs", notebook.sentences(map(str, self.checks))
         )
 
     def __str__(self) -> str:
-        head = f"{self.kernel} on {self.problem}: {'emulated, right' if self.passed else 'WRONG'}"
+        head = f"{self.kernel} on {self.problem}: {self.verdict}"
         cut = [f"  NOT RUN: {'; '.join(self.left_out)}"] if self.left_out else []
         told = [f"  NOTE: {sentence}" for sentence in self.notes]
         return "\n".join([head, *(f"  {c}" for c in self.checks), *cut, *told])

@@ -124,4 +124,6 @@ def verdict(verification: Verification | None) -> str:
         return "not verified: no emulator has run this kernel; `tinygpu verify` does, and `tinygpu emit --verify`"
     left_out = f"; {len(verification.left_out)} were left out" if verification.left_out else ""
     runs = f"{len(verification.checks)} runs in the emulator{left_out}"
-    return f"verified: right in {runs}" if verification.passed else f"WRONG in the emulator: {runs}"
+    if not verification.passed:
+        return f"WRONG in the emulator: {runs}"
+    return f"verified: {'right' if verification.judged else 'nothing judged'} in {runs}"

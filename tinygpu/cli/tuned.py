@@ -177,7 +177,7 @@ def verified(v: Verification) -> str:
     kinds = "; ".join(dict.fromkeys(INPUTS[c.inputs] for c in v.checks))
     cut = f"; NOT RUN: {'; '.join(v.left_out)}" if v.left_out else ""
     note = "".join(f"; NOTE: {sentence}" for sentence in v.notes)
-    return f"emulated, right: {v.kernel} on {v.problem}, in {len(v.checks)} runs ({kinds}){cut}{note}; -v lists them"
+    return f"{v.verdict}: {v.kernel} on {v.problem}, in {len(v.checks)} runs ({kinds}){cut}{note}; -v lists them"
 
 
 def _each(f: Chosen, what: Callable[[Finalist], str]) -> str:

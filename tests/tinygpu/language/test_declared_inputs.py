@@ -383,3 +383,14 @@ def test_where_one_whole_number_lies_between_the_ends_whole_runs_have_parts(law:
     assert math.frexp(part)[0] == 0.5
     assert np.array_equal(found / part, np.rint(found / part))
     assert 3 <= len(different) <= 9
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_numbers_beyond_those_that_are_all_whole_are_drawn_as_ever(sign: int) -> None:
+    low, high = sorted((sign * 1e30, sign * 3e30))
+    law = Distribution("uniform", low, high)
+    rngs = [np.random.default_rng(0) for _ in range(2)]
+    assert np.array_equal(law.draw_whole(rngs[0], (50,), 64), law.draw(rngs[1], (50,)))
+    assert law.whole_ends(64) == (low, high)
+    near = Distribution("uniform", *sorted((sign * 2.0**52, sign * 2.0**54))).draw_whole(rngs[0], (50,), 64)
+    assert np.array_equal(near, np.rint(near))

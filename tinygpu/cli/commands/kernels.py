@@ -75,8 +75,6 @@ def verify_command(
 
     Example: `tinygpu verify matmul_simt --shape m=100,n=77,k=50 --device a100 bm=64 bn=64`
     """
-    from dataclasses import asdict
-
     from tinygpu.api.on_arrays import lines_of
     from tinygpu.cli.printing import verification_report
     from tinygpu.ptx.verification.voices import who_is_wrong
@@ -85,7 +83,7 @@ def verify_command(
     made = point_of(machine, shape, device, point, dtype, major, ld, align, option)
     result = verify_kernels(made.kernels, seed=seed, thorough=True, lines=lines_of(made))
     if as_json:
-        print(json.dumps({"passed": result.passed, "checks": [asdict(c) for c in result.checks]}, indent=2))
+        print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
     else:
         print("candidate " + " ".join(f"{k}={v}" for k, v in made.point.items()))
         verification_report(result)
