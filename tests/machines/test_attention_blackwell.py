@@ -157,6 +157,15 @@ def test_the_kernel_itself_passes(way: tuple[str, str]) -> None:
     assert passes(small(way)[1].ptx, way)
 
 
+@pytest.mark.parametrize(("corrects", "scaled"), WAYS)
+@pytest.mark.end_to_end
+def test_every_statement_is_executed_scaling_what_was_added_up_too(corrects: str, scaled: str) -> None:
+    space = tg.space(AttentionBlackwell, b=1, h=1, g=2, s=150, t=100, d=64, device="b200")
+    found = tg.verify(tg.emit(space, POINT | {"corrects": corrects, "scaled": scaled}))
+    assert found.passed, str(found)
+    assert not found.notes
+
+
 def without(pattern: str, which: int, way: tuple[str, str] = WAYS[0]) -> str:
     """The small kernel without one line of its roles; of a wait, without going back to it as well."""
     lines = small(way)[1].ptx.splitlines()
