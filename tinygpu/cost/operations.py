@@ -15,6 +15,7 @@ from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
 from tinygpu.cost.drawn_rows import apart, bank_rounds, bank_turns, drawn_from, rows_of_a_warp, to_one_place
 from tinygpu.cost.l1 import LINE_BYTES, Shared, shared_reads
 from tinygpu.cost.look_back import looked_back
+from tinygpu.cost.ordered_rows import in_order
 from tinygpu.cost.pieces import pieces
 from tinygpu.cost.relayouts import exchanged
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
@@ -343,7 +344,7 @@ class Operations:
             tally.add("l1_wavefronts", requests * self._passes(hop, tile, partition))
         elif tile.tensor is not None:
             verb = "written" if hop.writes is GMEM else "read"
-            access = vectors("", hop, tile, partition, hop.writes is GMEM)
+            access = in_order(self.program, vectors("", hop, tile, partition, hop.writes is GMEM))
             begins = window(tile, tensor_pitches(tile), self.program.indices)
             for what, size in (("sectors", SECTOR_BYTES), ("accesses", ACCESS_BYTES)):
                 if "coalescing" in self.heuristics:

@@ -51,6 +51,7 @@ class Access:
     once         of threads that hold the same only the first takes part
     eights       of matrices: how often eight lanes give eight rows in one instruction; 0: lanes move what they hold
     by_engine    a copy engine moves boxes, whose rows stand for the lanes of an instruction; no warp does
+    rows_apart   bits from a row that a value names to that of its neighbour; None: anywhere, no two near each other
     """
 
     name: str
@@ -63,6 +64,7 @@ class Access:
     once: bool = False
     eights: int = 0
     by_engine: bool = False
+    rows_apart: Leaf | None = None
 
     @cached_property
     def layout(self) -> Layout:
@@ -73,7 +75,8 @@ class Access:
             for axis, (home, step) in enumerate(zip(self.tile.axes, self.tile.every, strict=True))
         }
         if self.tile.pick is not None:
-            apart: Leaf = leaf(expr(pitches[self.tile.pick.home]) + APART_BITS, "rows that values give")
+            apart = leaf(expr(pitches[self.tile.pick.home]) + APART_BITS, "rows that values give")
+            apart = apart if self.rows_apart is None else self.rows_apart
             for axis in reversed(self.tile.pick.along):
                 steps[axis] = apart
                 apart = times(apart, leaf(self.tile.shape[axis], "rows that values give"))
