@@ -116,6 +116,7 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
         **{f"warp barrier {n}": TURNS for n in (0, 1)},
     },
     "machine attention_ampere 0": {"wait group 0": FIRST_GROUP, "barrier 0": FIRST_GROUP},
+    "machine attention_varlen_ampere 0": {"wait group 0": FIRST_GROUP, "barrier 0": FIRST_GROUP},
     "machine grouped_matmul_blackwell 0": _TENSOR_SUMS,
     "machine matmul_basic_hopper 0": {"arrival 1": LAST_STEP, "mbarrier order 2": LAST_STEP},
     "machine matmul_basic_blackwell 0": _TENSOR_SUMS,

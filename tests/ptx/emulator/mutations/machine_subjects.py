@@ -33,6 +33,23 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
     "depthwise_convolution": ("a100", (({"n": 1, "h": 6, "w": 10, "c": 16, "r": 3, "s": 2}, {}),)),
     "attention_ampere": ("a100", (({"b": 1, "h": 1, "g": 2, "s": 40, "t": 300, "d": 64}, {"bn": 32, "stages": 2}),)),
     "attention_hopper": ("h100", (({"b": 1, "h": 1, "g": 2, "s": 70, "t": 400, "d": 64}, {"bn": 64, "stages": 2}),)),
+    "attention_varlen_ampere": (
+        "a100",
+        (({"b": 2, "h": 1, "g": 1, "s": 60, "t": 400, "longest": 50, "d": 64}, {"bn": 32, "stages": 2}),),
+    ),
+    "attention_varlen_hopper": (
+        "h100",
+        (({"b": 2, "h": 1, "g": 1, "s": 90, "t": 600, "longest": 70, "d": 64}, {"bn": 64, "stages": 2}),),
+    ),
+    "attention_paged_prefill": (
+        "a100",
+        (
+            (
+                {"b": 2, "h": 1, "g": 1, "s": 40, "longest": 33, "listed": 12, "pages": 17, "page": 16, "d": 64},
+                {"bn": 32, "stages": 2},
+            ),
+        ),
+    ),
     "batched_matmul": ("a100", (({"batch": 2, "m": 32, "n": 48, "k": 200}, {"bm": 16, "bn": 32, "bk": 32}),)),
     "batched_matmul_hopper": (
         "h100", (({"batch": 2, "m": 128, "n": 64, "k": 200}, {"bm": 64, "bn": 32, "bk": 32, "stages": 2}),)
@@ -195,7 +212,8 @@ def _source(name: str, number: int) -> Source:
 
 
 def _first_that_fits(machine: type[Machine]) -> tuple[str, tuple[Variant, ...]]:
-    sizes = dict.fromkeys(machine.dim_names(), 128)
+    following = {d.name for d in machine.following_dims()}
+    sizes = dict.fromkeys((name for name in machine.dim_names() if name not in following), 128)
     problem = machine.problem(**sizes)
     chip = next(d for d in DEVICES if build_space(machine, problem, device(d)).space.count({}))
     return chip, ((sizes, {}),)
