@@ -74,6 +74,15 @@ def touch(origin: Origin, cta: int, barrier: Mbarrier) -> None:
         residents.reach.touch(origin.instruction, origin.row, cta, barrier.column)
 
 
+def reads_here(origin: Origin, cta: int, barrier: Mbarrier) -> None:
+    """Asynchronous work reads shared memory of its own CTA until it completes on an mbarrier of another, which alone
+    is told.
+    """
+    residents = origin.residents
+    if cta != origin.cta and residents.emulation.checking:
+        residents.reach.touch(origin.instruction, origin.row, origin.cta, barrier.column)
+
+
 NO_PIECES: Runs = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 

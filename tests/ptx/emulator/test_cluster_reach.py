@@ -118,5 +118,19 @@ def test_a_cta_that_may_not_have_started_is_not_reached(reach: str) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("send", SENDS)
 def test_a_cta_may_exit_when_all_that_is_sent_to_it_has_come(send: str, order: Order) -> None:
-    assert found(run(SENDS[send], order, own=EXPECT + "\n" + COME)) == []
+    sender_stays = MEET * (send == "a bulk copy")
+    assert found(run(SENDS[send], order, end=sender_stays, own=EXPECT + "\n" + COME)) == []
     assert [f.kind for f in run(SENDS[send], order, own=EXPECT).faults][:1] in (["asynchronous copy"], ["cluster"])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_cta_does_not_exit_while_its_own_memory_is_copied_to_another(order: Order) -> None:
+    """The other one is told that the copy is over; who sends it only hears so from there."""
+    steps = {"own": EXPECT + "\n" + COME}
+    assert found(run(SENDS["a bulk copy"], order, **steps)) == [
+        "cluster: this CTA exits, but what completes on mbarrier 0x600 may still reach into its shared memory "
+        "(line 22): a cluster barrier must come before the exit"
+    ]
+    for tells, hears, ordered in (("release", "acquire", True), ("relaxed", "relaxed", False)):
+        told = SENDS["a bulk copy"] + "\n" + WAIT.format(hears)
+        assert len(found(run(told, order, **steps, raise_1=RAISE.format(tells)))) == (not ordered)
