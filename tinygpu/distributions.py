@@ -110,14 +110,14 @@ class Distribution:
     def draw_whole(self, rng: np.random.Generator, shape: tuple[int, ...], most: int) -> NDArray[np.float64]:
         """An array of its whole numbers, those up to `most` where there are such: sums of them are exact.
 
-        Of a law between whose ends there is one whole number alone, multiples of a power of two, of which there are a
-        few. Integers are drawn as ever; so is what has no whole number between its ends, or only such beyond 2^53.
+        Of a law between whose ends there are two whole numbers at most, multiples of a power of two, of which there are
+        a few: of two numbers none lies between the ends. Integers are drawn as ever; so is what has no whole number between its ends, or only such beyond 2^53.
         """
         if self.law == "definite":
             return whole_definite(rng, shape, self.condition)
         if (span := self._whole_span(most)) is None:
             return self.draw(rng, shape)
-        if span[0] == span[1] and self.low < self.high:
+        if span[1] - span[0] < 2 and self.low < self.high:
             part = 2.0 ** math.floor(math.log2((self.high - self.low) / 4))
             least, greatest = math.ceil(self.low / part), math.floor(self.high / part)
             return rng.integers(least, greatest + 1, shape).astype(np.float64) * part

@@ -182,10 +182,10 @@ def _is_free(o: Operand, declared: Mapping[str, Distribution]) -> bool:
 
 
 def _lined(o: Operand, declared: Mapping[str, Distribution]) -> bool:
-    """Whether an operand has floats of a byte or more of which those of a line may all be the same."""
+    """Whether an operand has numbers of a byte or more of which those of a line may all be the same."""
     law = declared.get(o.name)
     alike = law is None or not (law.distinct or law.law in ("ascending", "definite"))
-    return o.dtype.is_float and o.dtype.bits >= 8 and alike
+    return o.dtype.kind in ("float", "signed", "unsigned") and o.dtype.bits >= 8 and alike
 
 
 def has_free_integers(machine: type[Declared], problem: Problem) -> bool:
@@ -310,12 +310,13 @@ def _importance(value: float) -> int:
 def with_lines(
     problem: Problem, arrays: dict[str, NDArray[Any]], declared: Mapping[str, Distribution], first: int = 0
 ) -> dict[str, NDArray[Any]]:
-    """The arrays with lines, along the last axis of every float input, that differ from each other.
+    """The arrays with lines, along the last axis of every input, that differ from each other.
 
     In turn they are far below zero, next to zero, as they were drawn, and zero; of vectors each is one line. So a
     largest element is below what a wrong fill is, and epsilons and guards of divisions decide. Random numbers have
-    neither: among many, some are always above zero, and their squares add up to more than any epsilon. Where
-    numbers are declared, all are the least, all the greatest, as they were drawn, and zero where that is one of them.
+    neither: among many, some are always above zero, and their squares add up to more than any epsilon. Of integers,
+    and where numbers are declared, all are the least, all the greatest, as they were drawn, and zero where that is one
+    of them.
     The first lines of two tensors are of the same kinds, the next ones of neighbouring kinds, and so on: where there
     are enough lines, each kind meets each.
 
@@ -329,12 +330,15 @@ def with_lines(
         turn, line = np.divmod(np.arange(len(rows)), KINDS)
         kind = (line + number * turn + first + (vectors if len(rows) == 1 else 0)) % KINDS
         vectors += len(rows) == 1
-        below = max(_BELOW, -_EXTREMES[o.dtype.name][0] / 2)
-        near = max(_NEAR, 64 * _EXTREMES[o.dtype.name][1])
-        ways = [rows + below, rows * near, rows, 0 * rows]
-        if law := declared.get(o.name):
-            least, most = (np.full_like(rows, end) for end in law.ends_drawn)
-            ways = [least, most, rows, 0 * rows if not law.listed and law.low <= 0 <= law.high else rows]
+        law = declared.get(o.name)
+        if law is None and o.dtype.is_float:
+            below = max(_BELOW, -_EXTREMES[o.dtype.name][0] / 2)
+            near = max(_NEAR, 64 * _EXTREMES[o.dtype.name][1])
+            ways = [rows + below, rows * near, rows, 0 * rows]
+        else:
+            ends = (drawn.min(), drawn.max()) if law is None else law.ends_drawn
+            zero = law is None or (not law.listed and law.low <= 0 <= law.high)
+            ways = [*(np.full_like(rows, end) for end in ends), rows, 0 * rows if zero else rows]
         changed = np.select([kind[:, None] == k for k in range(KINDS)], ways).reshape(array.shape)
         out[o.name] = encoded(changed, law, o.dtype)
     return out

@@ -214,6 +214,11 @@ def _ctas(kernel: Kernel, problem: Problem, aim: Aim, number: int) -> int:
     return max(counts, key=worth) * size
 
 
+def ctas_of(kernel: Kernel, problem: Problem, number: int) -> int:
+    """CTAs of the `number`-th run of a problem that is run as it is."""
+    return _ctas(kernel, problem, DEEP, number)
+
+
 def _told(kernel: Kernel, pieces: set[int]) -> int:
     """Of the wrong numbers of slots that are nearest to the right ones, how many show where a role passes over these.
 

@@ -35,6 +35,7 @@ from tinygpu.ptx.emulator import (
 )
 from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.verification import itself
 from tinygpu.ptx.verification.comparison import Check, compare
 from tinygpu.ptx.verification.far_rows import far_check, far_rows
 from tinygpu.ptx.verification.inputs import Inputs, buffers_of, workspaces
@@ -131,6 +132,7 @@ def verify(
     seed: int = 0,
     derived: Problem | None = None,
     thorough: bool = False,
+    whole: bool = False,
     cpu_seconds: float = CPU_SECONDS,
     to_first_failure: bool = False,
     only: int | None = None,
@@ -141,6 +143,7 @@ def verify(
     derived           a problem to run instead of the derived ones
     thorough          also run tiles that use fewer slots than their rings have, and the first, the last and the edge
                       CTAs of the problem itself, over sparsely backed tensors
+    whole             also run the problem itself, all of it in place of some CTAs, where it is small
     cpu_seconds       CPU time after which no further run begins; what was left out is said
     to_first_failure  end with the first run that fails
     only              the number of the one run that is tried, counted round and round; None tries them all
@@ -184,13 +187,22 @@ def verify(
         budget.begins(again.rounds(kernel))
         drawn.append(draw(machine, again.problem, again.inputs, seed + more, point=dict(kernel.point)))
         checks.append(_run(kernel, code, again, drawn[-1], seed, lines)[0])
+    all_of_it = False
+    of_itself = itself.runs_of(kernel, problem, orders[0] if orders else "late")
+    for run in of_itself if whole and derived is None and problem not in {r.problem for r in runs} else ():
+        if ended() or not budget.allows_in(itself.CPU_SECONDS, run.rounds(kernel)):
+            break
+        budget.begins(run.rounds(kernel))
+        trial = draw(machine, problem, run.inputs, seed, point=dict(kernel.point))
+        checks.append(_run(kernel, code, run, trial, seed, lines)[0])
+        all_of_it = True
     if not ended():
         checks += _far(kernel, code, machine, problem, runs[0], trials, seed, budget, lines)
-    if thorough and runs[0].problem != problem and (named := sizes_named(machine)):
+    if thorough and not all_of_it and runs[0].problem != problem and (named := sizes_named(machine)):
         asked = ", ".join(named)
         why = f"the reference asks for {asked}, and is worked out for whole problems alone"
         budget.left_out.append(f"CTAs of the problem itself: {why}")
-    elif thorough and runs[0].problem != problem and not ended():
+    elif thorough and not all_of_it and runs[0].problem != problem and not ended():
         tried = [t.amplitude for (_, inputs), t in trials.items() if inputs == "integers"]
         most, small = min(tried, default=None), runs[0].problem
         checks += _sampled(kernel, code, machine, problem, small, seed, budget, lines, most)
@@ -328,6 +340,12 @@ class _Budget:
             self.left_out.append(f"{sentence}: more than {SAMPLED_CPU_SECONDS:g} s of CPU time {those}")
             return False
         return True
+
+    def allows_in(self, seconds: float, rounds: int) -> bool:
+        """Whether a run of so many rounds is over in some seconds, and there are as many left."""
+        spent = time.process_time() - self.begun
+        cost = spent / self.rounds * rounds if self.rounds else 0.0
+        return cost <= min(seconds, self.seconds - spent)
 
     def begins(self, rounds: int) -> None:
         """A run of so many rounds begins."""

@@ -54,6 +54,7 @@ def verify_kernels(
             random_inputs=random_inputs,
             seed=seed,
             thorough=thorough,
+            whole=thorough,
             cpu_seconds=seconds,
             to_first_failure=to_first_failure,
             lines=of,

@@ -44,15 +44,20 @@ class Repair:
     says: str
 
 
+def _is(value: object, number: float) -> bool:
+    """Whether a constant is a number; one that dims, indices or a Scalar say is none."""
+    return isinstance(value, (int, float)) and value == number
+
+
 def repairs(program: Program) -> Iterator[Repair]:
     """Every change of one statement that is worth a try: first those of values and order, then windows."""
     listed = list(walk(program.body))
     for s in listed:
         match s:
             case n.Constant():
-                yield from (Repair(s, replace(s, value=v), f"value={v}") for v in NEUTRAL if v != s.value)
+                yield from (Repair(s, replace(s, value=v), f"value={v}") for v in NEUTRAL if not _is(s.value, v))
             case n.Load():
-                yield from (Repair(s, replace(s, fill=v), f"fill={v}") for v in NEUTRAL if v != s.fill)
+                yield from (Repair(s, replace(s, fill=v), f"fill={v}") for v in NEUTRAL if not _is(s.fill, v))
             case n.Apply():
                 yield from _operands(s, program)
             case n.Combining() if s.merge.plain is not None:
