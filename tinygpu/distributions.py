@@ -111,7 +111,8 @@ class Distribution:
         """An array of its whole numbers, those up to `most` where there are such: sums of them are exact.
 
         Of a law between whose ends there are two whole numbers at most, multiples of a power of two, of which there are
-        a few: of two numbers none lies between the ends. Integers are drawn as ever; so is what has no whole number between its ends, or only such beyond 2^53.
+        a few: of two numbers none lies between the ends. Integers are drawn as ever; so is what has no whole number
+        between its ends, or only such beyond 2^53.
         """
         if self.law == "definite":
             return whole_definite(rng, shape, self.condition)

@@ -172,7 +172,7 @@ def _corners(ufunc: np.ufunc, ends: Sequence[tuple[Values, ...]], value: Values)
         (a, b), (c, d) = ((e[0], e[-1]) for e in ends)
         corners += [(a, c), (b, d)] if name == "add" else [(a, d), (b, c)]
     else:
-        corners += itertools.product(*ends)
+        corners += itertools.product(*[_either_sign(e) for e in ends] if name == "divide" else ends)
     low = high = value
     for corner in corners:
         found = np.asarray(ufunc(*corner))
@@ -212,6 +212,14 @@ def _corners(ufunc: np.ufunc, ends: Sequence[tuple[Values, ...]], value: Values)
         low, high = np.where(spans, np.minimum(low, 0), low), np.where(spans, np.maximum(high, 0), high)
         unknown = unknown | np.broadcast_to(spans & (ends[1][0] < 0), value.shape)
     return low, high, unknown
+
+
+def _either_sign(ends: tuple[Values, ...]) -> tuple[Values, ...]:
+    """The ends, of zeros that were worked out one of either sign: what is divided by them has either, too."""
+    nothing = (ends[0] == 0) & (ends[-1] == 0)
+    if len(ends) < 2 or not nothing.any():
+        return ends
+    return np.where(nothing, -0.0, ends[0]), np.where(nothing, 0.0, ends[-1])
 
 
 def _passes(ends: tuple[Values, ...], at: float, period: float) -> Values:
@@ -280,7 +288,8 @@ def _rounded(
             relative = relative * np.where(np.isfinite(steep), steep, 0.0)
         added = rounding.smallest + _ABSOLUTE.get(name, 0.0) * (2.0**-29 if rounding.wide else 1.0)
         if name == "divide":  # as a product with the inverse, of which a subnormal one is taken for zero
-            added = added + rounding.smallest * np.minimum(operands[0].size, rounding.largest)
+            inverse = rounding.smallest * np.minimum(operands[0].size, rounding.largest)
+            added = np.where(operands[0].size == 0, 0.0, added + inverse)  # zero stays zero
         below, above = (relative * np.abs(e) + added for e in (low, high))
     return _apart(low, high, below, above)
 

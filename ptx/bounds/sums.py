@@ -52,7 +52,8 @@ def linear(
             reaches = [size if r is None else _finite(np.abs(o.value) + r) for o, size, r in apart]
             reach = np.asarray(function(*reaches))
             error, size = reach - size, reach
-        error = error + rounding.sum(terms) * size + terms * rounding.smallest
+        # of terms that are all zero nothing is rounded
+        error = error + rounding.sum(terms) * size + np.where(size == 0, 0.0, terms * rounding.smallest)
         if rounding.short_sums and len(operands) == 2:
             error = error + short_sum_error(function, operands[0].value, operands[1].value, size)
         low, high, unknown = _with_specials(function, operands, radii, of_products, value, size > rounding.largest)

@@ -95,8 +95,9 @@ class Values:
         for number in numbers:
             if why := cannot_hold(kind, number):
                 return f"{why}, and {self.written} goes {'down' if number < 0 else 'up'} to {number:g}"
-        if self.whole and any(abs(n) > every_whole(kind) for n in numbers):
-            return f"has no element for some whole numbers beyond {every_whole(kind):,}, and {self.written} goes there"
+        if self.whole and (beyond := [n for n in numbers if not least_whole(kind) <= n <= every_whole(kind)]):
+            end = f"below {least_whole(kind):,}" if beyond[0] < 0 else f"beyond {every_whole(kind):,}"
+            return f"has no element for some whole numbers {end}, and {self.written} goes there"
         if kind.is_float and len(numbers) == 2 and not _holds_some(kind, *numbers):
             return f"has no number from {numbers[0]:g} to {numbers[1]:g}"
         return ""
@@ -118,6 +119,13 @@ def every_whole(kind: DType) -> int:
     if kind.is_float:
         return 1 << (kind.mantissa + 1)
     return (1 << (kind.bits - (kind.kind == "signed"))) - 1
+
+
+def least_whole(kind: DType) -> int:
+    """The least number from which on every whole number up to zero is an element."""
+    if kind.is_float:
+        return -every_whole(kind)
+    return -(1 << (kind.bits - 1)) if kind.kind == "signed" else 0
 
 
 def _holds_some(kind: DType, low: float, high: float) -> bool:

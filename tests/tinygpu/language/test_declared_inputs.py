@@ -394,3 +394,20 @@ def test_numbers_beyond_those_that_are_all_whole_are_drawn_as_ever(sign: int) ->
     assert law.whole_ends(64) == (low, high)
     near = Distribution("uniform", *sorted((sign * 2.0**52, sign * 2.0**54))).draw_whole(rngs[0], (50,), 64)
     assert np.array_equal(near, np.rint(near))
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "end", "sentence"),
+    [
+        ("s8", -128, 128, ""),
+        ("s4", -8, 8, ""),
+        ("s32", -(2**31), 2**31, ""),
+        ("u8", 0, 256, ""),
+        ("f16", -2048, 2049, ""),
+        ("s8", -129, 5, "holds whole numbers from -128 to 127, and integers(-129, 5) goes down to -129"),
+        ("s8", 0, 129, "holds whole numbers from -128 to 127, and integers(0, 129) goes up to 128"),
+        ("f16", -2049, 5, "has no element for some whole numbers below -2,048, and integers(-2049, 5) goes there"),
+    ],
+)
+def test_integers_from_the_least_of_their_type_on(kind: str, low: int, end: int, sentence: str) -> None:
+    assert integers(low, end).misfit(dtype(kind)) == sentence
