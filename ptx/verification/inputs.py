@@ -336,7 +336,8 @@ def with_lines(
             near = max(_NEAR, 64 * _EXTREMES[o.dtype.name][1])
             ways = [rows + below, rows * near, rows, 0 * rows]
         else:
-            ends = (drawn.min(), drawn.max()) if law is None else law.ends_drawn
+            # of undeclared integers differences shall have a place in their type, too
+            ends = (max(drawn.min(), -_LARGE), min(drawn.max(), _LARGE)) if law is None else law.ends_drawn
             zero = law is None or (not law.listed and law.low <= 0 <= law.high)
             ways = [*(np.full_like(rows, end) for end in ends), rows, 0 * rows if zero else rows]
         changed = np.select([kind[:, None] == k for k in range(KINDS)], ways).reshape(array.shape)

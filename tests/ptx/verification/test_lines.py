@@ -19,6 +19,7 @@ from tinygpu.language import (
     Tracer,
     between,
     blocked,
+    equal,
     integers,
     maximum,
     one_of,
@@ -267,3 +268,65 @@ def test_among_many_lines_each_kind_of_one_tensor_meets_each_of_another() -> Non
 
     pairs = {(kind(a), kind(b)) for a, b in zip(found["a"], found["b"], strict=True)}
     assert len(pairs) == 16
+
+
+class Flagged(Machine):
+    """y[i] = how many flags of x[i] are set, and what stands where none is, or all are"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("u8", m, n, values=integers(0, 2)), Output("s32", m)
+    ld, st, shuffle, arithmetic = isa.LdGlobal(1), isa.StGlobal(1), isa.ShflBfly(), isa.arithmetic("s32")
+    more, wide = isa.Add("s32"), isa.Cvt("u8", "s32")
+    wrong_at: Any = None
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((4, 64), threads=128, across=32)
+        with p.grid((self.m, 4)) as (i,), p.role("all", warps=4):
+            count = p.full(who, "s32", 0)
+            with p.loop(self.n, step=64) as j:
+                count += p.cast(p.load(self.ld, self.x.tile(i, j, shape=(4, 64)), who), "s32")
+            found = p.reduce(self.more, count, axis=1, by=self.shuffle)
+            if self.wrong_at is not None:
+                end = self.n if self.wrong_at == "all" else 0
+                found = p.where(equal(found, end), -1, found)
+            p.store(self.st, self.y.column(i, 4), found)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x.astype(np.int64).sum(axis=1)
+
+
+class WrongWhereNone(Flagged):
+    wrong_at = "none"
+
+
+class WrongWhereAll(Flagged):
+    wrong_at = "all"
+
+
+@pytest.mark.parametrize("machine", [Flagged, WrongWhereNone, WrongWhereAll])
+def test_integers_have_lines_of_the_least_and_of_the_greatest(machine: type[Machine]) -> None:
+    passed, failing = verdict(machine, m=37, n=1000003)
+    assert passed == (machine is Flagged)
+    assert "lines" in failing or machine is Flagged
+
+
+def test_undeclared_integers_differ_by_what_their_type_holds() -> None:
+    class Difference(Machine):
+        """y = max(x - z, -2)"""
+
+        n = Dim()
+        x, z, y = Input("s32", n), Input("s32", n), Output("s32", n)
+        ld, st, arithmetic = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("s32")
+
+        def program(self, p: Tracer) -> None:
+            who = blocked((32,), threads=32)
+            with p.grid((self.n, 32)) as (i,), p.role("all", warps=1):
+                x, z = (p.load(self.ld, t.tile(i, shape=(32,)), who) for t in (self.x, self.z))
+                p.store(self.st, self.y.tile(i, shape=(32,)), maximum(x - z, -2))
+
+        @staticmethod
+        def reference(x: Any, z: Any) -> Any:
+            return np.maximum(x - z, -2)
+
+    assert verdict(Difference, n=300) == (True, [])
