@@ -104,11 +104,17 @@ def _read_vector(
         done = emit.label("whole")
     _load_piece(context, instruction, place.address(first), tile, first, vector, exists)
     if straddles and isinstance(place, GmemAccess):
-        emit.line(f"@{exists} bra {done};")
+        if not never(exists):
+            emit.line(f"@{exists} bra {done};")
         for value in range(first, first + vector):
             one = emit.both(place.exists(value), mine)
             _load_piece(context, instruction, place.address(value), tile, value, 1, one)
         emit.place_label(done)
+
+
+def never(p: Number) -> bool:
+    """Whether a predicate is known not to hold before the launch."""
+    return not isinstance(p, Reg) and not p
 
 
 def guarded(p: Number) -> str:
@@ -135,7 +141,9 @@ def _load_piece(
     context: Context, instruction: Transfer, address: Address, tile: RegisterTile, first: int, count: int,
     exists: Number,
 ) -> None:
-    """One load of `count` elements into the registers that hold them."""
+    """One load of `count` elements into the registers that hold them; nothing where these lie behind a tensor."""
+    if never(exists):
+        return
     emit = context.emit
     kind, bits = tile.dtype, tile.dtype.bits
     guard = guarded(exists)
@@ -208,7 +216,8 @@ def _write_vector(
     _store_piece(context, instruction, place.address(first), tile, first, vector, exists)
     if straddles and isinstance(place, GmemAccess):
         done = context.emit.label("whole")
-        context.emit.line(f"@{exists} bra {done};")
+        if not never(exists):
+            context.emit.line(f"@{exists} bra {done};")
         for value in range(first, first + vector):
             one = context.emit.both(place.exists(value), mine)
             _store_piece(context, instruction, place.address(value), tile, value, 1, one)
@@ -234,6 +243,8 @@ def _store_piece(
     context: Context, instruction: Transfer, address: Address, tile: RegisterTile, first: int, count: int,
     exists: Number,
 ) -> None:
+    if never(exists):
+        return
     emit = context.emit
     kind, bits = tile.dtype, tile.dtype.bits
     guard = guarded(exists)
