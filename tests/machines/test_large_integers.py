@@ -54,7 +54,8 @@ def verified(made: type[Machine], n: int) -> Verification:
 def test_integers_that_pass_through_single_precision_are_wrong(kind: str, what: str) -> None:
     assert verified(machine(kind, kind, what), 77).passed
     found = verified(machine(kind, "f32", what), 77)
-    assert [c.inputs for c in found.checks if not c.passed] == ["specials"]
+    wrong = {c.inputs for c in found.checks if not c.passed}
+    assert {"specials"} <= wrong <= {"specials", "lines", "other lines"}
 
 
 @pytest.mark.parametrize("what", ["x + z", "x * z", "x + x + x + z"])
