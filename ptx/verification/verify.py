@@ -10,7 +10,6 @@ few special values among them, within a bound that is worked out for every eleme
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,6 +35,7 @@ from tinygpu.ptx.emulator import (
 from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification import itself
+from tinygpu.ptx.verification.budget import Budget
 from tinygpu.ptx.verification.comparison import Check, compare
 from tinygpu.ptx.verification.far_rows import far_check, far_rows
 from tinygpu.ptx.verification.inputs import Inputs, buffers_of, workspaces
@@ -50,8 +50,6 @@ from tinygpu.users_code import UsersCodeError
 
 # CPU time that one kernel's verification takes at most, where its first run does not take longer.
 CPU_SECONDS = 60.0
-# The same for CTAs of the problem itself, where there are several: the first of them has the largest offsets.
-SAMPLED_CPU_SECONDS = 4.0
 # Draws of random numbers beside the one, while an output is one and the same number in all runs, or a statement is
 # executed in none.
 MORE_DRAWS = 4
@@ -155,7 +153,7 @@ def verify(
     runs = list(plan(kernel, machine, problem, orders, random_inputs, thorough, derived))
     if only is not None:
         runs = [runs[only % len(runs)]]
-    budget = _Budget(cpu_seconds)
+    budget = Budget(cpu_seconds)
     checks: list[Check] = []
     code = _prepared(kernel, lines)
     first: Report | None = None
@@ -242,7 +240,7 @@ def _far(
     run: Run,
     trials: Mapping[tuple[Problem, Inputs], Trial],
     seed: int,
-    budget: _Budget,
+    budget: Budget,
     lines: LineInfo | None,
 ) -> list[Check]:
     """The check of a run on tables as long as the problem's, where data name their rows."""
@@ -264,7 +262,7 @@ def _sampled(
     problem: Problem,
     small: Problem,
     seed: int,
-    budget: _Budget,
+    budget: Budget,
     lines: LineInfo | None,
     at_most: int | None,
 ) -> list[Check]:
@@ -315,41 +313,6 @@ def _knows_places(kernel: Kernel, machine: type[Machine], problem: Problem) -> b
     point = dict(kernel.point)
     traced = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices()))
     return traced.program.knows_places({axis for axis, count in enumerate(kernel.counts(problem)) if count > 1})
-
-
-class _Budget:
-    """CPU time that is left for runs: each is taken to cost by its rounds what those before it cost."""
-
-    def __init__(self, seconds: float) -> None:
-        self.begun, self.seconds = time.process_time(), seconds
-        self.rounds = 0
-        self.left_out: list[str] = []
-
-    def allows(self, sentence: str, rounds: int, one_more: bool = False) -> bool:
-        """Whether a run of so many rounds may begin; if not, its sentence is kept.
-
-        one_more  of several CTAs of the problem itself, which have less time
-        """
-        spent = time.process_time() - self.begun
-        cost = spent / self.rounds * rounds if self.rounds else 0.0
-        if spent + cost > self.seconds and self.rounds:
-            self.left_out.append(f"{sentence}: more than {self.seconds:g} s of CPU time in all")
-            return False
-        if one_more and cost > SAMPLED_CPU_SECONDS:
-            those = "for CTAs of the problem itself"
-            self.left_out.append(f"{sentence}: more than {SAMPLED_CPU_SECONDS:g} s of CPU time {those}")
-            return False
-        return True
-
-    def allows_in(self, seconds: float, rounds: int) -> bool:
-        """Whether a run of so many rounds is over in some seconds, and there are as many left."""
-        spent = time.process_time() - self.begun
-        cost = spent / self.rounds * rounds if self.rounds else 0.0
-        return cost <= min(seconds, self.seconds - spent)
-
-    def begins(self, rounds: int) -> None:
-        """A run of so many rounds begins."""
-        self.rounds += rounds
 
 
 def _run(

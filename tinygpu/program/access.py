@@ -75,8 +75,9 @@ class Access:
             for axis, (home, step) in enumerate(zip(self.tile.axes, self.tile.every, strict=True))
         }
         if self.tile.pick is not None:
-            apart = leaf(expr(pitches[self.tile.pick.home]) + APART_BITS, "rows that values give")
-            apart = apart if self.rows_apart is None else self.rows_apart
+            apart = self.rows_apart
+            if apart is None:
+                apart = leaf(expr(pitches[self.tile.pick.home]) + APART_BITS, "rows that values give")
             for axis in reversed(self.tile.pick.along):
                 steps[axis] = apart
                 apart = times(apart, leaf(self.tile.shape[axis], "rows that values give"))

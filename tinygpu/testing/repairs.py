@@ -44,11 +44,6 @@ class Repair:
     says: str
 
 
-def _is(value: object, number: float) -> bool:
-    """Whether a constant is a number; one that dims, indices or a Scalar say is none."""
-    return isinstance(value, (int, float)) and value == number
-
-
 def repairs(program: Program) -> Iterator[Repair]:
     """Every change of one statement that is worth a try: first those of values and order, then windows."""
     listed = list(walk(program.body))
@@ -135,6 +130,11 @@ def statement_text(s: n.Statement) -> str:
 
 def _operand_text(o: Any) -> str:
     return o.name if isinstance(o, n.ScalarArgument) else str(o)
+
+
+def _is(value: object, number: float) -> bool:
+    """Whether a constant is a number; one that dims, indices or a Scalar say is none."""
+    return isinstance(value, (int, float)) and value == number
 
 
 def _operands(s: n.Apply, program: Program) -> Iterator[Repair]:

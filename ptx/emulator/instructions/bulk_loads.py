@@ -19,7 +19,7 @@ from tinygpu.ptx.emulator.access.async_shared import (
     mark_run,
     read_bytes,
 )
-from tinygpu.ptx.emulator.instructions.bulk_parts import Bytes, Part, count_global, gathered, reads_here, reduced, touch
+from tinygpu.ptx.emulator.instructions.bulk_parts import Bytes, Part, count_global, gathered, reduced, touch
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.bulk_groups import Arrival, BulkGroups
 from tinygpu.ptx.emulator.state.clocks import Clock
@@ -253,9 +253,7 @@ def start_shared_copy(
     emulation = residents.emulation
     clock = residents.clocks.snapshot(origin.row, emulation.tick)
     agent = Agent(origin, site, target.barrier.column, clock, proxy)
-    touch(origin, target.cta, target.barrier)
-    if source is not None:
-        reads_here(origin, target.cta, target.barrier)
+    touch(origin, target.cta, target.barrier, reads_own=source is not None)
     invalid = None if source is None else begin_read(agent, source, size)
     index = _index(residents, target, offsets)
     if reduce is None:

@@ -67,20 +67,15 @@ def barrier_at(origin: Origin, address: int, remote: bool) -> Mbarrier | None:
     return barrier
 
 
-def touch(origin: Origin, cta: int, barrier: Mbarrier) -> None:
-    """Asynchronous work reaches into the shared memory of a CTA until it completes on an mbarrier."""
-    residents = origin.residents
-    if cta != origin.cta and residents.emulation.checking:
-        residents.reach.touch(origin.instruction, origin.row, cta, barrier.column)
+def touch(origin: Origin, cta: int, barrier: Mbarrier, reads_own: bool = False) -> None:
+    """Asynchronous work reaches into the shared memory of a CTA until it completes on an mbarrier.
 
-
-def reads_here(origin: Origin, cta: int, barrier: Mbarrier) -> None:
-    """Asynchronous work reads shared memory of its own CTA until it completes on an mbarrier of another, which alone
-    is told.
+    reads_own  it reads that of the CTA that starts it, too, which is not told
     """
     residents = origin.residents
     if cta != origin.cta and residents.emulation.checking:
-        residents.reach.touch(origin.instruction, origin.row, origin.cta, barrier.column)
+        for reached in (cta, origin.cta)[: 1 + reads_own]:
+            residents.reach.touch(origin.instruction, origin.row, reached, barrier.column)
 
 
 NO_PIECES: Runs = (np.zeros(0, np.int64), np.zeros(0, np.int64))

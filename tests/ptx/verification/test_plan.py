@@ -21,7 +21,7 @@ from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.ptx import isa
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification import verify as verify_module
+from tinygpu.ptx.verification import budget
 from tinygpu.ptx.verification.derived import DEEP, LITTLE, PLAIN_ROUNDS, derive, tiles_per_cta
 from tinygpu.ptx.verification.plan import plan
 from tinygpu.ptx.verification.verify import verify
@@ -212,7 +212,7 @@ def test_what_the_cpu_time_does_not_suffice_for_is_said() -> None:
 def test_of_ctas_of_the_problem_itself_the_first_has_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = MatmulSkinny.problem(m=8, n=200, k=528)
     kernel = made(MatmulSkinny, problem, "h100", bm=8, bn=64, bk=32, stages=4, split_k=1, product="mma.sync", warps=1)
-    monkeypatch.setattr(verify_module, "SAMPLED_CPU_SECONDS", 0.0)
+    monkeypatch.setattr(budget, "SAMPLED_CPU_SECONDS", 0.0)
     found = verify(kernel, MatmulSkinny, problem, orders=("late",), thorough=True)
     assert found.passed
     assert [check.where for check in found.checks if check.where.startswith("CTA")] == [

@@ -1,4 +1,4 @@
-"""The tests of this folder share `random_expressions`; tests are imported by path, so the folder is named here."""
+"""The tests of this folder share `counted_launches`; tests are imported by path, so the folder is named here."""
 
 import sys
 from pathlib import Path

@@ -8,11 +8,11 @@ from tinygpu.cost.counting import count
 from tinygpu.cost.demand import Demand
 from tinygpu.devices import device
 from tinygpu.language import HEURISTICS, Machine
-from tinygpu.ptx.emulator import Counters, emulate
+from tinygpu.ptx.emulator import Caches, Counters, Report, emulate
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.inputs import arguments, make_inputs, workspaces
 from tinygpu.solver.smem import SolverCache
-from tinygpu.spaces.build import build_space
+from tinygpu.spaces.build import MachineSpace, build_space
 
 Point = Mapping[str, int | str]
 
@@ -31,18 +31,24 @@ def counted(
     demand = count(space.traces[index].program, charged).demand(values, space.device)
     if not emulated:
         return demand, Counters()
+    return demand, launched(space, point).counters
+
+
+def launched(space: MachineSpace, point: Point, seed: int = 1, caches: Caches | None = None) -> Report:
+    """What the emulator counts of a candidate on random inputs."""
+    problem = space.problem
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
-    operands, scalars = make_inputs(machine, problem, "random", 1)
+    operands, scalars = make_inputs(space.machine, problem, "random", seed)
     grid = kernel.grid(problem)
-    report = emulate(
+    return emulate(
         kernel.ptx,
         grid=grid,
         block=(kernel.threads, 1, 1),
         args=arguments(kernel, problem, operands, scalars, workspaces(kernel, problem, grid[0])),
         dynamic_smem=kernel.smem_bytes,
         check=False,
+        caches=caches,
     )
-    return demand, report.counters
 
 
 def whole(demand: Demand, what: str) -> float:

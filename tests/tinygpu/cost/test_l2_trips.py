@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from counted_launches import launched
 
 from tinygpu.devices import device
 from tinygpu.machines.matvec import Matvec
-from tinygpu.ptx.emulator import Caches, emulate
-from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import arguments, make_inputs, workspaces
-from tinygpu.solver.smem import SolverCache
+from tinygpu.ptx.emulator import Caches
 from tinygpu.spaces.build import build_space
 
 
@@ -26,18 +24,7 @@ def test_partial_sums_of_shared_rows_are_trips_to_l2_and_no_reads_of_dram(split_
     demand = space.counts(index).demand({**space.environment, **chosen}, gpu)
     waits = (demand.prologue.chain.l2_trips, demand.epilogue.chain.l2_trips)
     assert (sum(int(np.asarray(trips)) for trips in waits) >= 2) == (split_k > 1)  # the count, and what others left
-    kernel = build(space.program(point), problem, point, SolverCache()).kernel
-    operands, scalars = make_inputs(Matvec, problem, "random", 0)
-    grid = kernel.grid(problem)
-    report = emulate(
-        kernel.ptx,
-        grid=grid,
-        block=(kernel.threads, 1, 1),
-        args=arguments(kernel, problem, operands, scalars, workspaces(kernel, problem, grid[0])),
-        dynamic_smem=kernel.smem_bytes,
-        check=False,
-        caches=Caches(0, gpu.l2_near_bytes, 4, 4),
-    )
+    report = launched(space, point, 0, Caches(0, gpu.l2_near_bytes, 4, 4))
     assert report.traffic is not None
     # a sector more of each tensor, which need not begin with one, and of the counters, which the launch finds at zero
     more = 32 * len(problem.operands) + (32 * 16 if split_k > 1 else 0)
