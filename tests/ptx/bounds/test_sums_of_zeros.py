@@ -56,3 +56,11 @@ def test_a_zero_by_which_something_is_divided_has_either_sign(name: str) -> None
 def test_of_terms_that_may_be_other_than_zero_a_sum_may_be_too() -> None:
     found = answer(lambda w, x: np.where((np.exp(x) - np.exp(x) * (1 + w)).sum(axis=1, keepdims=True) > 0, 5.0, 1.0))
     assert (found.low[0], found.high[0]) == (1.0, 5.0)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_of_terms_next_to_zero_a_kernel_may_add_nothing(name: str) -> None:
+    """Products below the smallest normal number are zero where subnormal numbers are flushed (PTX ISA, .ftz)."""
+    found = answer(lambda w, x: SUMS[name](w * 2.0**-70 + 2.0**-70, np.abs(x) * 2.0**-70))
+    assert (found.value > 0).all()
+    assert (found.low <= 0).all()
