@@ -344,11 +344,14 @@ class Operations:
             tally.add("l1_wavefronts", requests * self._passes(hop, tile, partition))
         elif tile.tensor is not None:
             verb = "written" if hop.writes is GMEM else "read"
-            access = in_order(self.program, vectors("", hop, tile, partition, hop.writes is GMEM))
+            access = vectors("", hop, tile, partition, hop.writes is GMEM)
+            ordered = in_order(self.program, access)
             begins = window(tile, tensor_pitches(tile), self.program.indices)
             for what, size in (("sectors", SECTOR_BYTES), ("accesses", ACCESS_BYTES)):
                 if "coalescing" in self.heuristics:
                     touched = pieces(access, begins, size)
+                    if ordered is not None:  # to the nearest bit rows straddle pieces, which whole rows do not
+                        touched = minimum(pieces(ordered, begins, size), touched)
                     if tile.pick is not None and (values := drawn_from(self.program, tile)) is not None:
                         pitch = expr(tensor_pitches(tile)[tile.pick.home])
                         touched = touched * apart(values, rows_of_a_warp(access), pitch, 8 * size)
@@ -363,7 +366,7 @@ class Operations:
                 passes = where(width == hop.past_l1_bytes, 0, 1) if hop.past_l1_bytes else expr(1)
                 wavefronts = requests * maximum(width // 4, 1)
                 if shared is not None:  # what it finds, L1 serves line by line
-                    wavefronts = maximum(wavefronts, times * pieces(access, begins, LINE_BYTES))
+                    wavefronts = maximum(wavefronts, times * pieces(ordered or access, begins, LINE_BYTES))
                 tally.add("l1_wavefronts", wavefronts * passes)
         elif tile.memory is SMEM:
             name = "smem_store_wavefronts" if hop.writes is SMEM else "smem_load_wavefronts"

@@ -23,19 +23,21 @@ Rate = tuple[Expr, Expr]
 _SIDE_BY_SIDE: Rate = (expr(1), expr(1))
 
 
-def in_order(program: Program, access: Access) -> Access:
-    """The access with its rows as near to each other, to the nearest bit, as the values that name them; as it is where
+def in_order(program: Program, access: Access) -> Access | None:
+    """The access with its rows as near to each other, to the nearest bit, as the values that name them; None where
     nobody knows.
     """
-    pick = access.tile.pick
-    if pick is None or len(pick.along) != 1:
-        return access
-    rate = _rate(program, pick.by)
-    if rate is None:
-        return access
+    pick, rate = access.tile.pick, named_in_order(program, access.tile)
+    if pick is None or rate is None:
+        return None
     rows, elements = rate
     bits = (2 * expr(tensor_pitches(access.tile)[pick.home]) * rows + elements) // (2 * elements)
     return replace(access, rows_apart=leaf(bits, "rows in order"))
+
+
+def named_in_order(program: Program, tile: Tile) -> Rate | None:
+    """How far apart the rows of neighbouring elements lie; None where no values name rows, or in no known order."""
+    return None if tile.pick is None or len(tile.pick.along) != 1 else _rate(program, tile.pick.by)
 
 
 def _rate(program: Program, value: Tile) -> Rate | None:
@@ -100,4 +102,4 @@ def _made(program: Program, value: Tile) -> n.Statement | None:
     return made[0] if len(made) == 1 else None
 
 
-__all__ = ["in_order"]
+__all__ = ["in_order", "named_in_order"]

@@ -8,6 +8,7 @@ from dataclasses import fields
 
 from tinygpu.cost.counting import count
 from tinygpu.cost.drawn_rows import drawn_from
+from tinygpu.cost.ordered_rows import named_in_order
 from tinygpu.expressions import evaluate
 from tinygpu.language.instruction import BulkTransfer, MatrixMultiply
 from tinygpu.language.memories import SMEM
@@ -269,9 +270,9 @@ def _branches(program: Program) -> bool:
 
 
 def _draws_rows(program: Program) -> bool:
-    """Whether data name rows of which it is declared what they are drawn from."""
+    """Whether data name rows of which it is known what they are drawn from, or in which order they come."""
     tiles = (tile for s in walk(program.body) for tile in (*s.reads, *s.writes))
-    return any(drawn_from(program, tile) is not None for tile in tiles)
+    return any(drawn_from(program, t) is not None or named_in_order(program, t) is not None for t in tiles)
 
 
 def _by_engines(program: Program) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from counted_launches import counted, whole
 
+from tinygpu.devices import device
 from tinygpu.language import (
     Dim,
     ExchangePlan,
@@ -21,6 +22,7 @@ from tinygpu.language import (
     integers,
 )
 from tinygpu.ptx import isa
+from tinygpu.testing import Case, examine
 
 
 class Places(Machine):
@@ -120,3 +122,12 @@ def test_sorted_numbers_are_as_near_to_each_other_as_their_ends_say(v: int, poin
     at_random, _ = counted(AtRandom, {"n": n, "v": v}, point, emulated=False)
     # four rows from one number to the next, and four numbers from one lane to the next, are sectors apart
     assert (expected < 0.9 * (whole(at_random, "sectors_read") - listed)) == (v < 4 * n or point["vector"] == 1)
+
+
+@pytest.mark.parametrize("machine", [Places, ByNumber, Kept, Backwards, Gathered])
+def test_a_check_knows_that_rows_in_order_share_pieces(machine: type[Machine]) -> None:
+    sizes = {"n": 1 << 14, "v": 1 << 12} if machine is Gathered else {"n": 1 << 14}
+    for point in POINTS:
+        found = examine("counts", Case(machine, machine.problem(**sizes), device("a100"), point))
+        assert not found.fault, found.fault
+        assert not found.absent, found.absent
