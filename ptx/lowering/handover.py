@@ -19,7 +19,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.groups import Wait as GroupWait
 from tinygpu.program.one_thread import statements
 from tinygpu.program.pairs import pair_of_ring
-from tinygpu.program.products import products, read_by_commit
+from tinygpu.program.products import outlives, products, read_by_commit
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import bulk, probe, release, settled, tensor_memory, touch
@@ -43,6 +43,7 @@ from tinygpu.ptx.lowering.sync import (
     Skip,
     Slots,
     Start,
+    Tail,
     Take,
     Wait,
     WaitGroup,
@@ -105,13 +106,14 @@ def empty_arrivals(program: Program, pipeline: str) -> int:
 
 
 def full_arrivals(program: Program, pipeline: str) -> int:
-    """Arrivals that make a slot full: one of whoever fills it, or of each of the warps that do."""
+    """Arrivals that make a slot full: one of whoever fills it, or of each of the warps that do, in both CTAs of a pair.
+    """
     if program.pipeline(pipeline).completion != ARRIVALS:
         return 1
     warps = {int(r.warps) for r in users(program, pipeline, n.Produce)}
     if len(warps) > 1:
         raise LoweringError(f"the roles that take turns at producing {pipeline} have different numbers of warps")
-    return warps.pop()
+    return warps.pop() * pair_of_ring(program, pipeline)
 
 
 def _arrivals(program: Program, pipeline: str, role: Role) -> int:
@@ -175,6 +177,15 @@ def start(context: Context, role: Role) -> None:
         context.pipes[name] = own
 
 
+def finish(context: Context, role: Role) -> None:
+    """Where another CTA's commit may come behind all that this one waits for, who fills waits for it: the CTA stays."""
+    program = context.program
+    for name, pipe in context.pipes.items():
+        abroad = max(sources(program, name), pair_of_ring(program, name)) > 1
+        if abroad and role in users(program, name, n.Produce) and outlives(program.body, program.pipeline(name)):
+            issue(context, Tail(pipe, _filler_acquires(program, name)))
+
+
 @contextmanager
 def in_slot(context: Context, pipe: Pipe) -> Iterator[tuple[Reg, Reg]]:
     """A block in which the pipe's slot and parity stand still; afterwards the next slot is next."""
@@ -212,21 +223,25 @@ def fill(context: Context, s: n.Produce, body: Body) -> None:
         with in_slot(context, pipe) as (slot, parity):
             issue(context, Wait(pipe.empty(slot), parity), *after)
             body(context, s.body)
-            issue(context, *before, MeetWarp(), Arrive(pipe.full(slot)))
+            pair = pair_of_ring(context.program, pipe.name)
+            issue(context, *before, MeetWarp(), Arrive(pipe.full(slot), threads=pair > 1, pair=pair))
         return
     copies = [c for c in s.body if isinstance(c, n.Copy)]
     if len(copies) != len(s.body):
         raise LoweringError(f"{s.pipeline} is produced by TMA, and its produce() does more than copy")
-    by_threads = release.read_by_threads(context.program, s.pipeline)
-    scope = release.acquire(by_threads) if sources(context.program, s.pipeline) > 1 else ""
     pair = pair_of_ring(context.program, s.pipeline)
     with in_slot(context, pipe) as (slot, parity):
-        issue(context, Wait(pipe.empty(slot), parity, scope))
+        issue(context, Wait(pipe.empty(slot), parity, _filler_acquires(context.program, s.pipeline)))
         with context.electing():
             issue(context, Expect(pipe.full(slot), pair * sum(bulk.tile_bytes(c) for c in copies), pair))
             for c in copies:
                 with context.printing(c):
                     bulk.load(context, c, pipe.full(slot))
+
+
+def _filler_acquires(program: Program, pipeline: str) -> str:
+    """The scope of the wait for a slot that TMA fills: who gives it back may be in another CTA."""
+    return release.acquire(release.read_by_threads(program, pipeline)) if sources(program, pipeline) > 1 else ""
 
 
 def _ordered(program: Program, pipeline: str) -> tuple[tuple[Fence, ...], tuple[Fence, ...]]:
@@ -247,7 +262,8 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
     pipe, pipeline = context.pipes[s.pipeline], context.program.pipeline(s.pipeline)
     multiplied = list(products(s.body))
     with in_slot(context, pipe) as (slot, parity):
-        issue(context, Wait(pipe.full(slot), parity))
+        stored = pipeline.completion == ARRIVALS and pair_of_ring(context.program, pipe.name) > 1
+        issue(context, Wait(pipe.full(slot), parity, release.acquire(True) if stored else ""))
         if read_by_commit(s.body, pipeline):
             issue(context, tensor_memory.AFTER)
             with context.electing():

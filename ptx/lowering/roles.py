@@ -69,6 +69,7 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
         handover.start(context, role)
         _tiles(context, role, (mine[: together or 0], mine[together or 0 :]), body)
         _finish(context, mine, alone)
+        handover.finish(context, role)
     emit.line(f"bra {end};")
     emit.close()
     emit.block.body.extend(block.lines())

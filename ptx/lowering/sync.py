@@ -267,6 +267,17 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
+class Tail:
+    """A role that fills waits until every slot has been given back, and uses the pipe no more.
+
+    scope  as of a wait
+    """
+
+    pipe: Pipe
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Flip:
     """The parity of the next phase."""
 
@@ -331,7 +342,7 @@ class Fence:
 
 Action: TypeAlias = (
     Init | Start | Take | Wait | Expect | Bring | Ask | Hear | Touch | Arrive | CommitAt | Set | Same | Turn | Advance
-    | Skip | Flip
+    | Skip | Tail | Flip
     | Commit | Settled | WaitGroup | Meet | MeetWarp | MeetCluster | Fence
 )  # fmt: skip
 

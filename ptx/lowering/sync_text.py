@@ -32,6 +32,7 @@ from tinygpu.ptx.lowering.sync import (
     Settled,
     Skip,
     Start,
+    Tail,
     Take,
     Touch,
     Turn,
@@ -99,6 +100,8 @@ def _write(context: Context, action: Action) -> None:
             _advance(context, action)
         case Skip():
             _skip(context, action)
+        case Tail():
+            _tail(context, action)
         case Flip(parity):
             emit.line(f"xor.b32 {parity}, {parity}, 1;")
         case Commit(of):
@@ -238,6 +241,18 @@ def _advance(context: Context, action: Advance) -> None:
     emit.line(f"selp.b32 {slot}, 0, {slot}, {wrapped};")
     if action.parity is not None:
         emit.line(f"@{wrapped} xor.b32 {action.parity}, {action.parity}, 1;")
+
+
+def _tail(context: Context, action: Tail) -> None:
+    emit, pipe = context.emit, action.pipe
+    for _ in range(pipe.stages):
+        slot = emit.new("r", len(emit.blocks))
+        emit.line(f"mov.u32 {slot}, {pipe.slot};")
+        block = emit.open()
+        _wait(context, Wait(pipe.empty(slot), pipe.parity, action.scope))
+        emit.close()
+        emit.block.body.extend(block.lines())
+        _advance(context, Advance(pipe.slot, pipe.stages, pipe.parity))
 
 
 def _skip(context: Context, action: Skip) -> None:

@@ -18,6 +18,7 @@ from tinygpu.language.roles import ARRIVALS, HANDED_OVER
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Barrier, Pipe
+from tinygpu.ptx.protocol.counting import steps_of
 from tinygpu.ptx.protocol.progress import (
     FARTHEST,
     WAITED_FOR,
@@ -89,6 +90,7 @@ class _Graph:
 
 def automaton(protocol: sync.Protocol, role: sync.RoleBody) -> Automaton:
     """What a role does in any round. Raises Irregular."""
+    _check_tails(role)
     graph = _Graph()
     beginning = graph.place()
     end = graph.write(role.body, beginning)
@@ -107,7 +109,16 @@ def automaton(protocol: sync.Protocol, role: sync.RoleBody) -> Automaton:
                 waiting.append(following)
         if len(seen) > MOST_STATES:
             raise Irregular(f"{role.role} has more than {MOST_STATES} states")
-    return Automaton(role, tuple(run.moves), tuple(ends), tuple(run.loads))
+    return Automaton(role, tuple(run.moves), tuple(ends), tuple(run.loads), tuple(sorted(run.tails)))
+
+
+def _check_tails(role: sync.RoleBody) -> None:
+    """A role waits for all slots at its very end: then nobody waits for what comes behind that."""
+    places = [at for at, step in enumerate(role.body) if isinstance(step, sync.Tail)]
+    last = role.body[places[0] :] if places else ()
+    inside = sum(isinstance(step, sync.Tail) for step in steps_of(role.body))
+    if inside != len(places) or not all(isinstance(step, sync.Tail | sync.WaitGroup) for step in last):
+        raise Irregular("it waits until all slots are empty, and goes on behind that")
 
 
 def _does(graph: _Graph) -> dict[str, frozenset[str]]:
@@ -139,6 +150,7 @@ class _Run:
     next_slots: set[str] = field(default_factory=set)  # registers that hold the slot of use n
     moves: dict[Move, None] = field(default_factory=dict)
     loads: dict[tuple[str, int, tuple[tuple[int, int, int | None], ...]], None] = field(default_factory=dict)
+    tails: set[tuple[str, int]] = field(default_factory=set)
 
     def after(self, state: State, action: sync.Action) -> State:
         registers = dict(state.registers)
@@ -162,6 +174,8 @@ class _Run:
                 self.advance(registers, progress, slot, stages, parity)
             case sync.Skip(pipe):
                 self.skip(registers, progress, pipe)
+            case sync.Tail(pipe):
+                self.tail(registers, progress, pipe)
             case sync.Flip(parity):
                 ring = self.parity(registers, parity).ring
                 self.next_use(registers, progress, ring)
@@ -272,6 +286,18 @@ class _Run:
             own = (pipe.slot.name, pipe.parity.name)
             if isinstance(value, (SlotOf, ParityOf)) and value.ring == ring and name not in own:
                 del registers[name]
+
+    def tail(self, registers: dict[str, Value], progress: dict[str, Progress], pipe: Pipe) -> None:
+        """Waits for all slots from the next one on, and has none behind that."""
+        ring = pipe.name
+        self.whole(ring, pipe.stages)
+        slot, parity = registers.get(pipe.slot.name), registers.get(pipe.parity.name)
+        if slot != SlotOf(ring, 0) or not isinstance(parity, ParityOf) or parity.ahead:
+            raise Irregular(f"it waits for all slots of {ring} from a place that is no function of the round")
+        if self.consumes(progress[ring]):
+            raise Irregular(f"it waits for all slots of {ring} while it uses one")
+        self.tails.add((ring, parity.flipped))
+        registers[pipe.slot.name] = Constant(sync.NOBODY)
 
     def consumes(self, now: Progress) -> bool:
         return (now.waited, now.expected, now.brought) != (0, 0, 0) or bool(now.released)

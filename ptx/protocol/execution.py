@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tinygpu.language.buffer_space import ANSWER_BYTES
-from tinygpu.language.roles import HANDED_OVER
+from tinygpu.language.roles import ARRIVALS, HANDED_OVER
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Barrier, Side
@@ -151,6 +151,10 @@ class _Run:
                 total = self.value(pipe.slot) + count
                 self.registers[pipe.slot.name] = total % pipe.stages
                 self.registers[pipe.parity.name] ^= total // pipe.stages & 1
+            case sync.Tail(pipe):
+                for _ in range(pipe.stages):
+                    yield self.event("wait", pipe.empty(pipe.slot), self.value(pipe.parity))
+                    self.advance(pipe.slot, pipe.stages, pipe.parity)
             case sync.Flip(parity):
                 self.registers[parity.name] ^= 1
                 self.uses[self.pipes[parity.name]] += 1
@@ -165,8 +169,8 @@ class _Run:
             case sync.Bring(barrier, count, ctas, axis, pair):
                 to: Pair = "first" if pair > 1 else ""
                 yield self.event("bring", barrier, count, ctas, () if axis is None else (axis,), to)
-            case sync.Arrive(barrier) if barrier.side == "full":  # what it has stored is there, and so it says
-                yield self.event("arrive", barrier, 1)
+            case sync.Arrive(barrier, pair=pair) if barrier.side == "full":  # it says that what it has stored is there
+                yield self.event("arrive", barrier, 1, pair="first" if pair > 1 else "")
             case sync.Arrive(barrier, home=home) if barrier.pipeline == sync.ANSWERS:
                 yield self.event("arrive", barrier, pair="home" if home > 1 else "")
             case sync.Arrive(barrier, ctas, held, _, axes, pair):
@@ -234,8 +238,9 @@ class _Run:
             slot, use = self.value(touch.slot), self.uses[touch.pipeline]
             if self.added.get(touch.pipeline) != use:
                 self.added[touch.pipeline] = use
-                pair = next(r.pair for r in self.protocol.rings if r.name == touch.pipeline)
-                yield Event("bring", touch.pipeline, "full", slot, use, 1, pair="both" if pair > 1 else "")
+                ring = next(r for r in self.protocol.rings if r.name == touch.pipeline)
+                to: Pair = "" if ring.pair == 1 else "first" if ring.completion == ARRIVALS else "both"
+                yield Event("bring", touch.pipeline, "full", slot, use, 1, pair=to)
             return
         if fills:
             return  # it reads what was left in the slot that it has acquired

@@ -139,6 +139,7 @@ class RingProof:
 
     produced, consumed  moves of the roles that do so
     through, ended      how far these are when they have ended
+    tails               of those that produce, who then waits until all slots are empty: whether parities are flipped
     least               stages that the ring has at least
     apart               whether CTAs of a cluster fill each other's slots
     """
@@ -150,6 +151,7 @@ class RingProof:
     ended: tuple[Progress, ...]
     least: int
     apart: bool
+    tails: tuple[int, ...] = ()
 
     @staticmethod
     def of(
@@ -159,7 +161,8 @@ class RingProof:
             tuple(sorted({_counts(dict(end)[ring]) for machine in group for end in machine.ends}))
             for group in (producers, consumers)
         )
-        return RingProof(ring, _moves(producers, ring), _moves(consumers, ring), through, ended, least, apart)
+        tails = tuple(sorted({flipped for a in producers for name, flipped in a.tails if name == ring}))
+        return RingProof(ring, _moves(producers, ring), _moves(consumers, ring), through, ended, least, apart, tails)
 
     def questions(self) -> Iterator[Question]:
         yield from self._progress()
@@ -172,6 +175,9 @@ class RingProof:
                     yield from self._of_producer(produced, apart, of, where)
             for consumed in self.consumed:
                 yield from self._of_consumer(consumed, apart, where)
+            for flipped in self.tails:
+                for of in ("x", "y") if apart else ("x",):
+                    yield from self._of_tail(flipped, apart, of, where)
 
     def _initial(self, context: Any) -> list[Any]:
         v = {name: z3.IntVal(0, context) for name in COUNTS}
@@ -255,6 +261,25 @@ class RingProof:
         claims = {"wait": (UNFILLED, MISSED), "read": (UNFILLED,), "arrive": (OVERWRITTEN,)}[move.kind]
         for claim in claims:
             yield Question(claim, f"the consumer: {move.kind}{where}", partial(build, claim=claim))
+
+    def _of_tail(self, flipped: int, apart: bool, of: str, where: str) -> Iterator[Question]:
+        """Behind its last use a producer waits for the use of each slot that would be next: all are given back then."""
+
+        def build(context: Any, claim: str, end: Progress) -> list[Any]:
+            frame = _Frame(context, self.least)
+            n, v = frame.use("the end"), _names(context, apart)
+            wanted, given = n.before(frame.slot), v[f"given {of}"]
+            terms = [*frame.exists(n), *frame.reached(n, end), *invariant(v)]
+            if claim == STUCK:  # a consumer has ended
+                return [*terms, v["released"] == n.plus(end.released, frame.stages).before(frame.slot),
+                        given == v["released"], given < wanted]  # fmt: skip
+            terms.append(v[f"waits {of}"] == n.plus(end.waited, frame.stages).before(frame.slot))
+            passes = given % 2 != (wanted + flipped) % 2
+            return [*terms, z3.Not(z3.And(passes == (given >= wanted), given <= wanted))]
+
+        for claim, ends in ((MISSED, self.through), (STUCK, self.ended)):
+            for end in ends:
+                yield Question(claim, f"the end of the producer{where}, {of}", partial(build, claim=claim, end=end))
 
     def _progress(self) -> Iterator[Question]:
         """Of producers that wait, one that is behind no other waits for a consumer that is further than it."""

@@ -25,11 +25,12 @@ def check_counts(
     for machine in consumers:
         _check_kinds(machine, ring.name, ("wait", "arrive"))
     parts = _parts(ring, producers, consumers)
+    each = 1 if ring.completion == ARRIVALS else parts  # warps say for themselves that they have stored
     axes: set[tuple[int, int]] = set()
     for machine in producers:
         for name, expected, boxes in machine.loads:
             if name == ring.name:
-                comes = parts * sum(count * ctas for count, ctas, _ in boxes)
+                comes = each * sum(count * ctas for count, ctas, _ in boxes)
                 if comes != expected:
                     raise Irregular(f"{machine.role.role} expects {expected} bytes of a slot, and {comes} come")
                 axes |= {(axis, ctas) for _, ctas, axis in boxes if axis is not None and ctas > 1}
@@ -50,7 +51,7 @@ def check_counts(
         for tile in range(math.lcm(*(a.role.share[1] for a in group))):
             taking = [a.role for a in group if tile % a.role.share[1] == a.role.share[0]]
             if step.barrier.side == "full":
-                come = sum(role.warps for role in taking) if ring.completion == ARRIVALS else len(taking)
+                come = sum(role.warps * ring.pair if ring.completion == ARRIVALS else 1 for role in taking)
             else:
                 come = sources * sum(1 if role.one else role.warps * ring.pair for role in taking)
             if come != step.arrivals:

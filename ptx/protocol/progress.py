@@ -122,12 +122,18 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Automaton:
-    """All moves of a role, and how far it may be when it has ended; loads: what it brings for one use, by ring."""
+    """All moves of a role.
+
+    ends   how far it may be when it has ended
+    loads  what it brings for one use, by ring
+    tails  rings of which it waits at its end until every slot is empty, and whether the parities are flipped
+    """
 
     role: sync.RoleBody
     moves: tuple[Move, ...]
     ends: tuple[tuple[tuple[str, Progress], ...], ...]
     loads: tuple[tuple[str, int, tuple[tuple[int, int, int | None], ...]], ...]
+    tails: tuple[tuple[str, int], ...] = ()
 
     def of(self, ring: str) -> tuple[Move, ...]:
         return tuple(m for m in self.moves if m.ring == ring)

@@ -21,13 +21,14 @@ class Held(Machine):
     bn, stages, slots, width = Param(32, 64), Param(1, 3), Param(1, 2), Param(32, 64, 128)
     tma, cp, mma = isa.TmaLoad(), isa.Tcgen05CpRows(), isa.Tcgen05MmaCells(bn)
     get, st = isa.Tcgen05Ld(), isa.StGlobal(1)
+    cluster, shared = 1, None
 
     def program(self, p: Tracer) -> None:
         kind, bn, ctas = self.a.dtype, self.bn, self.mma.ctas
         part, step = bn // ctas, 256 // kind.bits
         rows = blocked((128, bn), threads=128, vector=1, across=1, name="c")
         with (
-            p.grid((self.m, 128), persistent=True, cluster=ctas) as (i,),
+            p.grid((self.m, 128), persistent=True, cluster=self.cluster) as (i,),
             p.pipeline("brought", self.slots, a=p.smem(kind, (128, K), swizzle=self.width)) as brought,
             p.pipeline("ring", self.stages, b=p.smem(kind, (K, part), swizzle=64, contiguous=0)) as ring,
             p.pipeline("left", self.slots, a=p.buffer(TMEM, kind, (128, K))) as left,
@@ -37,7 +38,7 @@ class Held(Machine):
                 with brought.produce() as s:
                     p.copy(self.tma, self.a.tile(i, 0, shape=(128, K)), s.a)
                 with p.loop(self.n, step=bn) as j, ring.produce() as s:
-                    p.copy(self.tma, self.b.tile(0, self.columns(p, j), shape=(K, part)), s.b)
+                    p.copy(self.tma, self.b.tile(0, self.columns(p, j), shape=(K, part)), s.b, multicast=self.shared)
             with p.role("copier", warps=1, first=1), brought.consume() as s, left.produce() as f:
                 self.copy_rows(p, s.a, f.a)
             with (
@@ -75,7 +76,13 @@ class HeldInParts(Held):
 class HeldByPairs(Held):
     """The same by pairs of CTAs: each has 128 rows of a, and brings half of the columns of b that both multiply"""
 
-    cp, mma = isa.Tcgen05CpRowsPair(), isa.Tcgen05MmaCellsPair(Held.bn)
+    cp, mma, cluster = isa.Tcgen05CpRowsPair(), isa.Tcgen05MmaCellsPair(Held.bn), 2
 
     def columns(self, p: Tracer, j: Any) -> Any:
         return j + p.rank(0) % 2 * (self.bn // 2)
+
+
+class HeldInClusters(Held):
+    """The same in clusters of two CTAs, each of which multiplies by itself what one of them brings of b for both"""
+
+    cluster, shared = 2, 0

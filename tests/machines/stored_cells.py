@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tinygpu.language import TMEM, Choice, Dim, Input, Machine, Output, Param, Tracer, blocked
@@ -22,27 +24,35 @@ class Negated(Machine):
     ld, st = isa.LdGlobal(1), isa.StGlobal(1)
     conversions, compute = isa.arithmetic("f32"), "f32"
     sums_slots: Any = 2
+    swizzle: Any = 64
 
     def program(self, p: Tracer) -> None:
-        kind, bn, bk = self.a.dtype, self.bn, self.bk
+        kind, bn, bk, part = self.a.dtype, self.bn, self.bk, self.bn // self.mma.ctas
         who = blocked((128, bk), threads=128, vector=2, across=1, name="a")
         rows = blocked((128, bn), threads=128, vector=1, across=1, name="c")
         with (
-            p.grid((self.m, 128), (self.n, bn), persistent=True) as (i, j),
-            p.pipeline("ring", self.stages, b=p.smem(kind, (bk, bn), swizzle=64)) as ring,
+            self.tiles(p) as (i, j),
+            p.pipeline("ring", self.stages, b=p.smem(kind, (bk, part), swizzle=self.swizzle)) as ring,
             p.pipeline("left", self.slots, a=p.buffer(TMEM, kind, (128, bk))) as left,
             p.pipeline("sums", self.sums_slots, c=p.buffer(TMEM, "f32", (128, bn))) as sums,
         ):
             with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.produce() as s:
-                p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)), s.b)
+                p.copy(self.tma, self.b.tile(kk, self.columns(p, j), shape=(bk, part)), s.b)
             with p.role("multiplier", warps=1, first=1), sums.produce() as t:
                 p.clear(t.c)
                 with p.loop(self.k, step=bk), ring.consume() as s, left.consume() as f, p.unroll(bk, step=16) as kt:
-                    p.multiply(self.mma, t.c, f.a.window((0, kt), (128, 16)), s.b.window((kt, 0), (16, bn)))
+                    p.multiply(self.mma, t.c, f.a.window((0, kt), (128, 16)), s.b.window((kt, 0), (16, part)))
             with p.role("filler", warps=4, first=4), p.loop(self.k, step=bk) as kk:
                 self.fill(p, p.load(self.ld, self.a.tile(i, kk, shape=(128, bk)), who), left)
             with p.role("epilogue", warps=4, first=8), sums.consume() as t:
                 p.store(self.st, self.c.tile(i, j, shape=(128, bn)), p.load(self.get, t.c, rows))
+
+    def tiles(self, p: Tracer) -> Any:
+        return p.grid((self.m, 128), (self.n, self.bn), persistent=True)
+
+    def columns(self, p: Tracer, j: Any) -> Any:
+        """Where what a CTA brings of b's columns begins."""
+        return j
 
     def fill(self, p: Tracer, value: Any, left: Any) -> None:
         with left.produce() as f:
@@ -51,6 +61,20 @@ class Negated(Machine):
     @staticmethod
     def reference(a: Any, b: Any) -> Any:
         return -a.astype("f4") @ b.astype("f4")
+
+
+class NegatedByPairs(Negated):
+    """The same by pairs of CTAs: the warps of both store 128 rows of a, which one thread of the first multiplies"""
+
+    mma, swizzle = isa.Tcgen05MmaCellsPair(Negated.bn), Param(32, 64)
+
+    @contextmanager
+    def tiles(self, p: Tracer) -> Iterator[Any]:
+        with p.grid((self.n, self.bn), (self.m, 128), cluster=(1, 2), persistent=True) as (j, i):
+            yield i, j
+
+    def columns(self, p: Tracer, j: Any) -> Any:
+        return j + p.rank(1) * (self.bn // 2)
 
 
 class PassedOn(Machine):

@@ -56,6 +56,21 @@ def read_by_commit(body: tuple[Statement, ...], pipeline: Pipeline) -> bool:
     return any(bool({t.name for t in s.reads if t not in s.writes} & buffers) for s in found)
 
 
+def outlives(body: tuple[Statement, ...], pipeline: Pipeline) -> bool:
+    """Whether a commit gives slots back behind the last one that says that sums are complete: nobody waits for it then.
+
+    Slots that are read where sums are added up, inside of their block, are given back before these are handed over.
+    """
+    for s in body:
+        if isinstance(s, n.Consume) and s.pipeline == pipeline.name and read_by_commit(s.body, pipeline):
+            return True
+        for inner in s.children:
+            adds_up = isinstance(s, n.Produce) and any(map(into_tensor_memory, walk(inner.statements)))
+            if not adds_up and outlives(inner.statements, pipeline):
+                return True
+    return False
+
+
 def sums(body: Body) -> frozenset[str]:
     """Registers in which tensor cores add up what they multiply of a slot."""
     return frozenset(s.accumulator.name for s in products(body.statements) if s.accumulator.memory is RMEM)

@@ -36,7 +36,12 @@ PAIR_RULES = (
         "*empty* of sums", "the even CTA's, which counts the warps of both: "
         "`mbarrier.arrive.release.cluster.shared::cluster.b64 _, [mapa of it];`, waited for with `.acquire.cluster`",
     ),
-    ("beginning and end", "a cluster barrier behind `mbarrier.init`, and one before columns are freed and CTAs exit"),
+    (
+        "beginning and end",
+        "a cluster barrier behind `mbarrier.init`, and one before columns are freed and CTAs exit; where stages "
+        "are given back behind the last commit of sums, each CTA's producer first waits until all of its stages are "
+        "empty: a commit that reaches a CTA which has exited is an error",
+    ),
 )  # fmt: skip
 
 
