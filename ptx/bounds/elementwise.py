@@ -87,7 +87,8 @@ def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) ->
         low, high = _rounded(name, operands, low, high, rounding, scaled)
         low, high = _begun(name, operands, low, high, rounding)
         span = _span(operands) if name in _SUMS else None
-        if span is not None:  # terms of both, one after another, may overflow on the way
+        if span is not None and any(o.span is not None for o in operands):  # three terms or more come in any order
+            low, high = low - 2 * rounding.unit * span, high + 2 * rounding.unit * span
             unknown = unknown | (span > rounding.largest) & ~np.isnan(value)
     if name not in _SUMS | _PRODUCTS and not scaled and not _by_constant(name, operands):
         marks |= {"approximated"}
@@ -100,9 +101,9 @@ def _terms(operands: Sequence[Enclosure]) -> float:
     return sum(o.terms or 1 for o in operands) if any(o.terms for o in operands) else 0
 
 
-def _span(operands: Sequence[Enclosure]) -> Values | None:
-    """The absolute values of all terms of a sum of sums together; None where none of them is a sum of many."""
-    return np.add(*(o.reach for o in operands)) if any(o.terms for o in operands) else None
+def _span(operands: Sequence[Enclosure]) -> Values:
+    """The absolute values of all terms of a sum together, those of sums among them too."""
+    return np.asarray(np.add(*(o.reach for o in operands)))
 
 
 def where(condition: Enclosure, chosen: Enclosure, other: Enclosure) -> Enclosure:

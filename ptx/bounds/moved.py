@@ -49,7 +49,7 @@ def apply(function: Callable[..., Any], operands: Sequence[Enclosure], call: Cal
     if function.__name__ in ORDERED:
         low, high = _with_unknown(function, operands, call, low, high)
     terms = max(o.terms for o in operands)
-    if not terms or function.__name__ in ORDERED:
+    if all(o.span is None for o in operands) or function.__name__ in ORDERED:
         return _each(lambda v, least, most: Enclosure(v, least, most, 0.0, marks, terms), value, low, high)
     spans = call(function, [o.reach for o in operands])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -33,6 +34,8 @@ _AMPLITUDES = (64, 32, 16, 8, SMALL)
 # The same of integer types among random inputs: every result has a place in its type. Single precision holds no more
 # than 24 bits of them.
 _WIDE_AMPLITUDES = (2**31 - 1, 2**30, 2**27 + 1, 2**25 + 1, 2**20, 2**15, 2**10, SMALL)
+# Few elements may fit by luck, where a difference on the way does not: so many are drawn to see, in so many draws more.
+_FEW, _MOST_DRAWN = 64, 31
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,12 +115,18 @@ def draw(
     elif inputs not in WHOLE and has_free_integers(machine, problem):
         amplitudes = _WIDE_AMPLITUDES
     fits = _holds if inputs in WHOLE else _has_place
+    elements = min(math.prod(shape) for shape in shapes.values())
+    others = min(-(-_FEW // max(elements, 1)) - 1, _MOST_DRAWN) if amplitudes is _WIDE_AMPLITUDES else 0
 
-    def tried(amplitude: int) -> tuple[Trial, bool]:
+    def made(amplitude: int, seed: int) -> tuple[Trial, bool]:
         arrays, scalars = drawn(machine, problem, inputs, seed, shapes, amplitude)
         found = reference_answers(machine, problem, arrays, scalars, rounding, shapes, point)
         trial = Trial(problem, inputs, arrays, scalars, found, amplitude)
         return trial, all(fits(problem, name, a, rounding) for name, a in found.items())
+
+    def tried(amplitude: int) -> tuple[Trial, bool]:
+        trial, holds = made(amplitude, seed)
+        return trial, holds and all(made(amplitude, seed + more)[1] for more in range(1, others + 1))
 
     return largest([a for a in amplitudes if at_most is None or a <= at_most or a == SMALL], tried)
 

@@ -72,3 +72,16 @@ def test_what_is_declared_is_drawn_as_it_is_declared() -> None:
         x, z = (Input("s32", machine("s32", "f32", "x + z").n, values=integers(-1000, 1000)) for _ in range(2))
 
     assert verified(Declared, 77).passed
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+def test_of_few_elements_differences_fit_as_well_as_what_is_left_of_them(n: int) -> None:
+    class Above(machine("s32", "s32", "x - z")):  # type: ignore[misc]
+        @staticmethod
+        def reference(x: Any, z: Any) -> Any:
+            return np.maximum(x - z, -2)
+
+    for seed in range(20):
+        arrays = draw(Above, Above.problem(n=n), "specials", seed).arrays
+        apart = arrays["x"].astype(np.int64) - arrays["z"]
+        assert np.max(np.abs(apart)) <= 2**31 - 1

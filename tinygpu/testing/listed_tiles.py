@@ -83,7 +83,7 @@ def listed_tiles(program: Program, problem: Problem, first: int) -> Tiles | None
 
 def _shows(counter: Counter, begin: int) -> bool:
     if counter.axis:
-        return counter.places <= counter.there - begin
+        return counter.places <= max(counter.there - 2 * begin, 1)  # as far from the last tile as from the first
     return counter.there % counter.places == 0
 
 
@@ -99,7 +99,7 @@ def _lacking(program: Program, problem: Problem, first: int) -> tuple[dict[str, 
         if _shows(c, min(first, c.there - 1) if c.axis else 0) or c.places > MOST_LISTED:
             continue
         if c.axis and name not in differ:
-            tiles[name] = first + c.places
+            tiles[name] = 2 * first + c.places
         elif not c.axis:
             rounds = math.lcm(rounds, c.places)
     return tiles, rounds

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tinygpu.ptx.bounds.answers import answers
 from tinygpu.ptx.bounds.arithmetic import Rounding
@@ -42,9 +44,9 @@ def test_what_begins_with_a_large_number_is_right(number: int, seed: int) -> Non
     for c in range(2):
         for k in range(TAPS):
             total = (total + x[k : k + 40, c, None] * w[k, c]).astype(np.float32)
-    given = {name: array.astype(np.float64) for name, array in (("x", x), ("w", w), ("b", b))}
-    kinds = dict.fromkeys(given, np.dtype(np.float32))
-    (answer,) = answers(REFERENCES[number], given, {}, ["y"], Rounding(exact=True), kinds).values()
+    arrays = {name: array.astype(np.float64) for name, array in (("x", x), ("w", w), ("b", b))}
+    kinds = dict.fromkeys(arrays, np.dtype(np.float32))
+    (answer,) = answers(REFERENCES[number], arrays, {}, ["y"], Rounding(exact=True), kinds).values()
     assert not answer.followed
     got = total[40 - len(answer.value) :]
     assert (np.abs(got - answer.value) > 2.0**-22 * np.abs(answer.value)).any(), "a sum that is no worse for its order"
@@ -75,3 +77,50 @@ def test_terms_of_two_sums_may_overflow_on_the_way(reference: Any) -> None:
     assert anything[3].sum() == 1
     assert (low[1, 1], high[1, 1]) == (np.inf, np.inf)
     assert np.isnan(low[2]).all()
+
+
+def single(values: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.asarray(values).astype(np.float32)
+
+
+@pytest.mark.parametrize("way", ["sum", "half reversed"])
+@given(
+    st.lists(
+        st.one_of(st.floats(-2, 2, width=32), st.sampled_from([3e38, -3e38, 1.7e38, -1.7e38, 1000.0, -1000.0])),
+        min_size=3,
+        max_size=6,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_a_kernel_adds_the_terms_of_a_sum_in_any_order(way: str, terms: list[float], order: Any) -> None:
+    """Written term by term: how it is rounded, and whether it overflows on the way, hangs on the order."""
+
+    def reference(x: Any) -> Any:
+        parts = [x[:, k] for k in range(len(terms))]
+        if way == "sum":
+            return sum(parts[1:], parts[0])
+        return (sum(parts[1:-1], parts[0])[None])[0] - -parts[-1]
+
+    x = single(terms)[None]
+    (answer,) = answers(reference, {"x": x.astype(np.float64)}, {}, ["y"], Rounding(exact=False)).values()
+    assert not answer.followed
+    places = list(range(len(terms)))
+    order.shuffle(places)
+    got = np.float32(0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for place in places:
+            got = single(got + x[0, place])
+    low, high = (np.broadcast_to(end, (1,))[0] for end in (answer.low, answer.high))
+    assert (low, high) == (-np.inf, np.inf) if np.isnan(got) else low <= got <= high
+    size = np.abs(x.astype(np.float64)).sum()
+    if size < 3.4e38:
+        assert np.isfinite([low, high]).all()
+        assert high - low <= 2.0**-24 * 8 * len(terms) * size + 2.0**-120
+
+
+def test_two_terms_have_one_order() -> None:
+    x = np.array([[3e38, 3e38]])
+    for reference in (lambda x: x[:, 0] - x[:, 1], lambda x: (x * 0.9)[::-1][:, 0] - (x * 0.9)[::-1][:, 1]):
+        (answer,) = answers(reference, {"x": x}, {}, ["y"], Rounding(exact=False)).values()
+        assert np.isfinite([answer.low, answer.high]).all()
