@@ -34,7 +34,7 @@ from tinygpu.ptx.emulator import (
 )
 from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.verification import itself
+from tinygpu.ptx.verification import beyond, itself
 from tinygpu.ptx.verification.budget import Budget
 from tinygpu.ptx.verification.comparison import Check, compare
 from tinygpu.ptx.verification.far_rows import far_check, far_rows
@@ -151,6 +151,8 @@ def verify(
     """
     check_seed(seed)
     runs = list(plan(kernel, machine, problem, orders, random_inputs, thorough, derived))
+    posed = tuple(dict.fromkeys(r.problem for r in runs))
+    order: Order = orders[0] if orders else "late"
     if only is not None:
         runs = [runs[only % len(runs)]]
     budget = Budget(cpu_seconds)
@@ -185,9 +187,18 @@ def verify(
         budget.begins(again.rounds(kernel))
         drawn.append(draw(machine, again.problem, again.inputs, seed + more, point=dict(kernel.point)))
         checks.append(_run(kernel, code, again, drawn[-1], seed, lines)[0])
+    larger = beyond.NOTHING
+    if derived is None and only is None and not ended():
+        larger = beyond.beyond(kernel, machine, problem, posed, budget.spent)
+    for run in beyond.runs_of(kernel, larger, order):
+        if ended() or not budget.allows(run.where, run.rounds(kernel)):
+            break
+        budget.begins(run.rounds(kernel))
+        trial = draw(machine, run.problem, run.inputs, seed, point=dict(kernel.point))
+        checks.append(_run(kernel, code, run, trial, seed, lines)[0])
     all_of_it = False
-    of_itself = itself.runs_of(kernel, problem, orders[0] if orders else "late")
-    for run in of_itself if whole and derived is None and problem not in {r.problem for r in runs} else ():
+    of_itself = itself.runs_of(kernel, problem, order)
+    for run in of_itself if whole and derived is None and problem not in (*posed, *larger.problems) else ():
         if ended() or not budget.allows_in(itself.CPU_SECONDS, run.rounds(kernel)):
             break
         budget.begins(run.rounds(kernel))
@@ -205,7 +216,7 @@ def verify(
         most, small = min(tried, default=None), runs[0].problem
         checks += _sampled(kernel, code, machine, problem, small, seed, budget, lines, most)
     counted = (first.counters, first.lines) if first is not None else (None, {})
-    notes = [*_unvaried(drawn)]
+    notes = [*_unvaried(drawn), *([beyond.told(larger.dear)] if larger.dear else [])]
     if only is None and all(c.passed for c in checks) and (never := unexecuted(checks, counted[1], lines)):
         notes.append(told_unexecuted(never))
     return Verification(

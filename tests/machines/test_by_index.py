@@ -65,4 +65,4 @@ def test_ids_at_the_edges_repeated_and_outside_name_what_there_is() -> None:
 @pytest.mark.parametrize("machine", SIZES, ids=lambda m: m.__name__)
 def test_check_finds_nothing(machine: type[Machine]) -> None:
     report = check_machine(machine, tell=lambda line: None)
-    assert report.passed, str(report)
+    assert report.ok, str(report)

@@ -1,0 +1,183 @@
+"""Problems beyond the numbers that programs and references write: derived ones may never come to what these decide.
+
+Derived problems have few tiles and rounds. Where the real one comes to a side of a decision to which none of them does
+(`tinygpu.ptx.verification.decisions`), one dim is so much larger that it does. What a reference decides by its numbers
+nobody knows: each dim that may have to do with one is larger than that, where this is cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tinygpu.constraints.intervals import Interval
+from tinygpu.language.machine import Machine
+from tinygpu.language.posing import followed
+from tinygpu.language.problem import Problem, ProblemError
+from tinygpu.language.trace import trace
+from tinygpu.program.nodes import PART
+from tinygpu.ptx.emulator import Order
+from tinygpu.ptx.launching.kernel import Kernel, LaunchError
+from tinygpu.ptx.verification.decisions import Decision, Sides, decisions
+from tinygpu.ptx.verification.derived import legality, resized
+from tinygpu.ptx.verification.plan import Run, ctas_of
+from tinygpu.ptx.verification.reference_numbers import numbers_of
+
+# Sizes of a dim that are looked at, behind the first with which all sides are reached: some may not be legal.
+MOST_TRIED = 8
+# A larger problem takes so many times the work of the largest derived one, at most, or so many seconds of CPU time;
+# what may say nothing takes a part of that.
+MOST_WORK, CPU_SECONDS, ON_TRIAL = 16, 1.0, 4
+WHERE = "beyond numbers that are written"
+# Decisions that a sentence names.
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """problems  larger ones; dear  decisions of which a side is left out, since the problem would be too large"""
+
+    problems: tuple[Problem, ...]
+    dear: tuple[Decision, ...]
+
+
+NOTHING = Beyond((), ())
+
+
+def beyond(
+    kernel: Kernel, machine: type[Machine], problem: Problem, posed: Sequence[Problem], seconds: float = 0.0
+) -> Beyond:
+    """What reaches the sides of the real problem that none of `posed` does.
+
+    seconds  of CPU time that all of these took together; 0: not known
+    """
+    search = _Search(kernel, machine, problem)
+    wanted = search.sides(problem.dim)
+    seen = [frozenset[int]().union(*of) for of in zip(*(search.sides(p.dim) for p in posed), strict=True)]
+    works = [search.work(p) for p in posed]
+    small, most = min(posed, key=search.work), MOST_WORK * max(works)
+    if seconds:
+        most = max(most, int(CPU_SECONDS / seconds * sum(works)))
+    problems, dear = [], []
+    for number, decision in enumerate(search.made):
+        if not wanted[number] - seen[number]:
+            continue
+        found = list(search.larger(small, number, wanted[number] - seen[number]))
+        chosen = min(found, key=search.work, default=None)
+        if chosen is None:
+            continue
+        if search.work(chosen) > most:
+            dear.append(decision)
+            continue
+        problems.append(chosen)
+        seen = [a | b for a, b in zip(seen, search.sides(chosen.dim), strict=True)]
+    for dim in small.dim:
+        for number in numbers_of(machine):
+            if max(p.dim[dim] for p in (*posed, *problems)) > number:
+                break
+            above = search.above(small, dim, number)
+            if above is not None and ON_TRIAL * search.work(above) <= most:
+                problems.append(above)
+                break
+    return Beyond(tuple(problems), tuple(dear))
+
+
+def runs_of(kernel: Kernel, found: Beyond, order: Order) -> Iterator[Run]:
+    """A run of each larger problem."""
+    for number, larger in enumerate(found.problems):
+        sizes = ",".join(f"{name}={size}" for name, size in larger.dims)
+        yield Run(larger, "integers", order, ctas_of(kernel, larger, number), f"{WHERE} ({sizes})")
+
+
+def told(dear: Sequence[Decision]) -> str:
+    """A sentence about decisions of which a side is left out."""
+    named = [f"`{decision.said}`" for decision in dear]
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    decide = "decides" if len(named) == 1 else "decide"
+    return (
+        f"no run comes to all that {', '.join(named[:_NAMED])}{more} {decide} at this shape: that "
+        "takes more than is emulated; verify the machine with smaller numbers, too"
+    )
+
+
+class _Search:
+    def __init__(self, kernel: Kernel, machine: type[Machine], problem: Problem) -> None:
+        point = dict(kernel.point)
+        program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
+        self.kernel, self.machine, self.problem = kernel, machine, problem
+        self.axes = [axis.index for axis in program.grid.axes]
+        self.found = decisions(program)
+        self.made = self.found.made
+        self.legal = legality(kernel, machine, problem)
+        numbers = problem.environment() | {name: v for name, v in point.items() if isinstance(v, int)}
+        self.numbers = {name: Interval(int(v), int(v)) for name, v in numbers.items()}
+        self.numbers[PART] = Interval(0, max(kernel.slices - 1, 0))
+        listed = {name for name, sizes in machine.dim_values().items() if sizes}
+        self.fixed = {*listed, *dict(kernel.known), *(d.name for d in machine.following_dims())}
+
+    def sides(self, dims: Mapping[str, int]) -> tuple[Sides, ...]:
+        """The sides of every decision to which a problem comes."""
+        clusters = self.kernel.clusters or (1,) * len(self.axes)
+        counts = [count * c for count, c in zip(self.kernel.counts_of(dims), clusters, strict=True)]
+        known = self.numbers | {name: Interval(size, size) for name, size in dims.items()}
+        known |= {index: Interval(0, count - 1) for index, count in zip(self.axes, counts, strict=True)}
+        return self.found.sides(known)
+
+    def work(self, posed: Problem) -> int:
+        """Rounds of the loops in all tiles."""
+        rounds = math.prod(1 + -(-posed.dim[d] // step) for d, step in self.kernel.steps if d in posed.dim)
+        return self.kernel.tiles_of(posed) * self.kernel.slices * rounds
+
+    def larger(self, small: Problem, number: int, missing: Sides) -> Iterator[Problem]:
+        """For each dim that has a say, the problem with as much of it as reaches what is missing of a decision."""
+        for dim in sorted(self.made[number].dims & small.dim.keys() - self.fixed):
+            sizes = self._sizes(dim, small.dim[dim])
+
+            def reaches(at: int, dim: str = dim, sizes: range = sizes) -> bool:
+                return missing <= self.sides({**small.dim, dim: sizes[at]})[number]
+
+            if not sizes or not reaches(len(sizes) - 1):
+                continue
+            first = _first(reaches, len(sizes))
+            for size in sizes[first : first + MOST_TRIED]:
+                if (posed := self._posed({**small.dim, dim: size})) is not None:
+                    yield posed
+                    break
+
+    def above(self, small: Problem, dim: str, number: int) -> Problem | None:
+        """The problem with more of a dim than a number, where the real one has more; None where that is not legal."""
+        if dim in self.fixed:
+            return None
+        sizes = [size for size in self._sizes(dim, small.dim[dim]) if size > number + 1][:MOST_TRIED]
+        found = (self._posed({**small.dim, dim: size}) for size in sizes)
+        return next((posed for posed in found if posed is not None), None)
+
+    def _sizes(self, dim: str, small: int) -> range:
+        """Larger sizes, up to the real one, that leave its remainders."""
+        k = self.kernel
+        cuts = [size for d, size in (*k.tiles, *k.steps) if d == dim]
+        apart = math.lcm(*cuts, *(f.divisor for f in k.facts if f.name == dim))
+        real = self.problem.dim[dim]
+        if apart > max([1, *cuts]) * 4:
+            apart = max(cuts)
+        return range(small + 1 + (real - small - 1) % apart, real + 1, apart)
+
+    def _posed(self, dims: Mapping[str, int]) -> Problem | None:
+        following, options = self.machine.following_dims(), dict(self.problem.options)
+        full = {**dims, **followed(self.machine.__name__, following, dims, options)}
+        if not self.legal(full):
+            return None
+        try:
+            return resized(self.kernel, self.problem, full)
+        except (LaunchError, ProblemError):
+            return None
+
+
+def _first(holds: Callable[[int], bool], count: int) -> int:
+    """The first of some numbers for which something holds that holds for the last, and behind the first for all."""
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low

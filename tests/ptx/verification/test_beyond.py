@@ -1,0 +1,236 @@
+"""Numbers that programs and references write: verification comes to both sides of what they decide."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygpu.constraints.intervals import Interval
+from tinygpu.devices import device
+from tinygpu.expressions import compile_scalars
+from tinygpu.language import Dim, Input, Machine, Output, Param, Require, Tracer, blocked, integers, minimum, where
+from tinygpu.language.trace import trace
+from tinygpu.ptx import isa
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.beyond import beyond
+from tinygpu.ptx.verification.decisions import decisions
+from tinygpu.ptx.verification.plan import plan
+from tinygpu.ptx.verification.reference_numbers import numbers_of
+from tinygpu.ptx.verification.verify import Verification, verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+WIDTH = 32
+REAL = {"m": 5000, "n": 1 << 21}
+
+
+class Rows(Machine):
+    """y = x, row by row"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m, n)
+    warps = Param(1)
+    ld, st, arithmetic, whole = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("f32"), isa.arithmetic("s32")
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((1, WIDTH), threads=32, across=32)
+        with p.grid((self.m, 1)) as (i,), p.role("all", warps=1), p.loop(self.bound(), step=WIDTH) as j:
+            x = p.load(self.ld, self.x.tile(self.row(i), self.column(j), shape=(1, WIDTH)), who)
+            p.store(self.st, self.y.tile(i, j, shape=(1, WIDTH)), self.changed(x, lambda: p.index(who, 1) + j, i))
+
+    def bound(self) -> Any:
+        return self.n
+
+    def row(self, i: Any) -> Any:
+        return i
+
+    def column(self, j: Any) -> Any:
+        return j
+
+    def changed(self, x: Any, column: Any, i: Any) -> Any:
+        return x
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x
+
+
+class First(Rows):
+    """the first 128 columns"""
+
+    def bound(self) -> Any:
+        return minimum(self.n, 128)
+
+
+class Again(Rows):
+    """256 columns, again and again"""
+
+    def column(self, j: Any) -> Any:
+        return j % 256
+
+
+class Shared(Rows):
+    """eight rows have one in common with the next"""
+
+    def row(self, i: Any) -> Any:
+        return i - i // 8
+
+
+class Window(Rows):
+    """what lies far to the right is 0"""
+
+    def changed(self, x: Any, column: Any, i: Any) -> Any:
+        return where(column() < i + 150, x, 0.0)
+
+
+class Bits(Rows):
+    """every other 128 columns"""
+
+    def changed(self, x: Any, column: Any, i: Any) -> Any:
+        return where((column() >> 7 & 1) < 1, x, 0.0)
+
+
+FAR = 8 * 25
+
+
+class Unread(Rows):
+    """what only the reference knows"""
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return np.where(np.arange(x.shape[1]) < FAR, x, 0)
+
+
+class Cut(Rows):
+    """the same, written as a slice"""
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        y = x.copy()
+        y[:, 8 * 25 :] = 0
+        return y
+
+
+def kernel_of(machine: type[Machine], sizes: dict[str, int]) -> tuple[Kernel, Any]:
+    problem = machine.problem(**sizes)
+    space = build_space(machine, problem, device("a100"))
+    (point,) = space.space.sample(1, np.random.default_rng(0))
+    return build(space.program(point), problem, point, SolverCache()).kernel, problem
+
+
+def verified(machine: type[Machine], sizes: dict[str, int] = REAL) -> Verification:
+    kernel, problem = kernel_of(machine, sizes)
+    return verify(kernel, machine, problem)
+
+
+@pytest.mark.parametrize("machine", [First, Again, Shared, Window, Bits, Unread, Cut], ids=lambda m: m.__name__)
+def test_what_numbers_do_beyond_a_few_rounds_is_seen(machine: type[Machine]) -> None:
+    """None of them copies all of x."""
+    found = verified(machine)
+    wrong = [c.where for c in found.checks if not c.passed]
+    assert wrong
+    assert all(where.startswith("beyond numbers that are written (") for where in wrong)
+
+
+def test_who_writes_no_numbers_has_no_run_for_them() -> None:
+    found = verified(Rows)
+    assert found.passed
+    assert not any("beyond" in c.where for c in found.checks)
+
+
+def test_where_the_real_problem_does_not_come_nobody_goes() -> None:
+    assert verified(First, {"m": 3, "n": 128}).passed
+    assert verified(Shared, {"m": 8, "n": 1000}).passed
+    assert verified(Unread, {"m": 8, "n": FAR}).passed
+
+
+def test_what_would_take_too_much_is_said() -> None:
+    class TooFar(Rows):
+        """a million columns"""
+
+        def bound(self) -> Any:
+            return minimum(self.n, 1 << 20)
+
+    assert verified(TooFar).notes == (
+        "no run comes to all that `minimum(1048576, n)` decides at this shape: that takes more than is emulated; "
+        "verify the machine with smaller numbers, too",
+    )
+
+
+def test_sizes_keep_what_the_launch_checks_and_what_is_legal() -> None:
+    class Limited(First):
+        """rows of 100 mod 1000 alone, or few"""
+
+        short = Require((First.n <= 150) | (First.n % 1000 == 100), "rows are short, or end so")
+
+    kernel, problem = kernel_of(Limited, {"m": 64, "n": 100_100})
+    runs = plan(kernel, Limited, problem, ("late",), True, False)
+    larger = beyond(kernel, Limited, problem, tuple({r.problem: None for r in runs}))
+    (one,) = larger.problems
+    assert one.dim["n"] % 1000 == 100 or 128 < one.dim["n"] <= 150
+    kernel.check(one)
+
+
+@pytest.mark.parametrize("machine", [First, Again, Shared, Window, Bits], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("sizes", [(1, 31), (9, 300), (40, 700)])
+def test_sides_are_those_of_all_tiles_rounds_and_lanes(machine: type[Machine], sizes: tuple[int, int]) -> None:
+    m, n = sizes
+    program = trace(machine, machine.problem(m=m, n=n), ()).program
+    found = decisions(program)
+    (axis,) = program.grid.axes
+    known = {"m": Interval(m, m), "n": Interval(n, n), axis.index: Interval(0, m - 1)}
+    said = found.sides(known)
+    seen: list[set[int]] = [set() for _ in found.made]
+    names = [name for name, _, _ in found.ranges]
+    ends = compile_scalars(*(end for _, low, high in found.ranges for end in (low, high)))
+    apart = compile_scalars(*(d.apart for d in found.made))
+    for tile in range(m):
+        place = {"m": m, "n": n, axis.index: tile}
+        numbers = ends(place | dict.fromkeys(names, 0))
+        both = zip(numbers[::2], numbers[1::2], strict=True)
+        ranges = [range(int(low), int(high) + 1) for low, high in both]
+        for values in itertools.product(*ranges):
+            for sides, value in zip(seen, apart(place | dict(zip(names, values, strict=True))), strict=True):
+                sides.add((int(value) > 0) - (int(value) < 0))
+    assert [frozenset(s) for s in seen] == list(said)
+
+
+def test_declared_integers_decide_too() -> None:
+    class Named(Rows):
+        """rows that data name, eight of which have one in common"""
+
+        v = Dim()
+        at = Input("s32", Rows.m, values=integers(0, v - 1))
+        x = Input("f32", v, Rows.n)
+
+        def program(self, p: Tracer) -> None:
+            who = blocked((1, WIDTH), threads=32, across=32)
+            with p.grid((self.m, 1)) as (i,), p.role("all", warps=1), p.loop(self.n, step=WIDTH) as j:
+                at = self.at[i]
+                x = p.load(self.ld, self.x.tile(at - at // 64, j, shape=(1, WIDTH)), who)
+                p.store(self.st, self.y.tile(i, j, shape=(1, WIDTH)), x)
+
+        @staticmethod
+        def reference(at: Any, x: Any) -> Any:
+            return x[at]
+
+    assert not verified(Named, {"m": 512, "n": 256, "v": 4096}).passed
+
+
+def several(x: Any, n: int) -> Any:
+    y = x[:, 64:] + x[4:8:16].mean(axis=5)
+    z = np.minimum(n, 1 << 9) + np.clip(n, -100, 77) + n // 33 + n % 2**6 + n * 1000 + np.pad(x, 999)
+    return y if n > 3 * 40 and x[11] != FAR else z[..., :-20]
+
+
+def test_numbers_of_a_reference_are_those_at_which_it_decides() -> None:
+    class Said(Rows):
+        """x"""
+
+        reference = staticmethod(several)  # type: ignore[assignment]
+
+    assert numbers_of(Said) == (512, 200, 120, 100, 77, 64, 40, 33, 20, 16, 11, 9, 8, 6, 4)
