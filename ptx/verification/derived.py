@@ -22,6 +22,7 @@ from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.rings import Ring
 from tinygpu.ptx.verification.named_rows import fewer_rows, in_blocks, namings
 from tinygpu.ptx.verification.reached import reached_sizes
+from tinygpu.ptx.verification.within_memory import within_memory
 
 # Rounds of a loop that no ring goes along.
 PLAIN_ROUNDS = 3
@@ -146,6 +147,7 @@ def derive(
     for named in namings(kernel, machine, problem):
         dims[named.of] = fewer_rows(kernel, problem, named.of, dims, legal)
     dims |= dict(reached_sizes(kernel, machine, problem, dims, legal))
+    dims |= within_memory(kernel, machine, problem, dims, legal)
     return resized(kernel, problem, _followed(kernel, machine, problem, dims | listed, looped, legal))
 
 

@@ -34,7 +34,7 @@ from tinygpu.ptx.emulator import (
 )
 from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.verification import beyond, itself
+from tinygpu.ptx.verification import beyond, itself, within_memory
 from tinygpu.ptx.verification.budget import Budget
 from tinygpu.ptx.verification.comparison import Check, compare
 from tinygpu.ptx.verification.far_rows import far_check, far_rows
@@ -205,6 +205,7 @@ def verify(
         trial = draw(machine, problem, run.inputs, seed, point=dict(kernel.point))
         checks.append(_run(kernel, code, run, trial, seed, lines)[0])
         all_of_it = True
+    budget.left_out += within_memory.told(kernel, machine, problem, posed[0])
     if not ended():
         checks += _far(kernel, code, machine, problem, runs[0], trials, seed, budget, lines)
     if thorough and not all_of_it and runs[0].problem != problem and (named := sizes_named(machine)):
