@@ -156,7 +156,7 @@ class Counted:
     def crowded_bytes(self, device: Device) -> Any:
         """Bytes that are passed over again and come from L2, each pass times how full of them L2 is in between."""
         kept = device.l2_near_bytes
-        return sum(np.where(moved > kept, 0, again * moved / kept) for moved, again in self._passed_again(device))
+        return sum(np.where(moved > kept, 0, again * (moved / kept)) for moved, again in self._passed_again(device))
 
     def _passed_again(self, device: Device) -> Iterator[tuple[Any, Any]]:
         """Of each further pass: the bytes that pass through L2 between two passes, and those that are read again."""

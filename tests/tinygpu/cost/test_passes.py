@@ -124,3 +124,13 @@ def test_what_a_further_pass_finds_in_l2_is_told_with_how_full_it_is(m: int, n: 
             apart |= {round(crowded / again * gpu.l2_near_bytes, 3)} - {0.0}
         assert len(apart) == 1  # bytes that all CTAs of a wave move between two passes
         assert min(apart) % (4 * n) == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_passes_over_gigabytes_are_numbers_too() -> None:
+    """Bytes of two passes, multiplied by each other, are beyond 64 bits."""
+    machine = passing("xx")
+    space = build_space(machine, machine.problem(m=70001, n=40009), device("b200"))
+    for point in space.space.sample(4, np.random.default_rng(0)):
+        again = float(counted_at(space, point).crowded_bytes(space.device))
+        assert 0 <= again < 4 * 70001 * 40009
