@@ -140,15 +140,12 @@ class Operations:
                 tally.wait("smem_loads", times)
             case n.Load() if isinstance(s.instruction, Transfer):
                 shared = self.shared.get(s)
-                self._transfer(s.instruction, s.source, s.result.partition, tally, times, shared)
+                sectors = self._transfer(s.instruction, s.source, s.result.partition, tally, times, shared)
                 if s.source.memory is GMEM and not looped:
                     tally.wait("global_loads")
-                elif s.source.memory is GMEM:
-                    brought = bytes_of(s.source)
-                    if shared is not None:
-                        sectors = shared.pieces(SECTOR_BYTES, ceil_div(brought, SECTOR_BYTES))
-                        brought = minimum(brought, SECTOR_BYTES * sectors)
-                    tally.in_flight_bytes = tally.in_flight_bytes + brought * self.together.get(s, expr(1))
+                elif s.source.memory is GMEM:  # of the sectors that are asked for, as these
+                    under_way = SECTOR_BYTES * sectors * self.together.get(s, expr(1))
+                    tally.in_flight_bytes = tally.in_flight_bytes + under_way
             case n.Store() if s.instruction.scope == "warp":
                 registers = values_of(s.value) * s.target.dtype.bits // 32
                 tally.add("smem_store_wavefronts", times * self.warps * registers)
@@ -330,10 +327,14 @@ class Operations:
         tally: Tally,
         times: Expr,
         shared: Shared | None = None,
-    ) -> None:
-        """shared  what a load asks of L2 where L1 holds what the CTA reads"""
+    ) -> Expr:
+        """Adds what one hop asks for; the sectors of global memory that it touches once.
+
+        shared  what a load asks of L2 where L1 holds what the CTA reads
+        """
+        sectors = expr(0)
         if partition is None:
-            return
+            return sectors
         each = self._requests(hop, partition)
         if hop.reads is RMEM:
             each = each // idle_warps(partition)
@@ -360,6 +361,7 @@ class Operations:
                 if shared is not None:
                     touched = shared.pieces(size, touched)
                 tally.add(f"{what}_{verb}", times * touched)
+                sectors = touched if size == SECTOR_BYTES else sectors
                 if hop.combines and what == "accesses":
                     tally.add("accesses_to_one", times * touched * self._to_one(access, tile))
             if hop.reads is GMEM:
@@ -372,6 +374,7 @@ class Operations:
             name = "smem_store_wavefronts" if hop.writes is SMEM else "smem_load_wavefronts"
             served = requests * maximum(width // 4, 1) * self._bank_rounds(hop, tile, partition)
             tally.add(name, served - times * self._spared(hop, partition, width))
+        return sectors
 
     def _to_one(self, access: Access, tile: Tile) -> Expr:
         """The share of the accesses of L2 that are for one place; 0 where nothing is known of where they go."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import tinygpu as tg
 from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.ptx import isa
@@ -85,3 +86,34 @@ def test_rounds_that_are_written_out_load_together_where_nothing_comes_between(h
         assert registers == registers_of_one + (together - 1) * loads
         if together > 1:  # the data of all, beside the sums
             assert assembled >= together * loads + 4
+
+
+class Walked(Machine):
+    """y[i] = the sum of row i, by one thread that goes along it: no two lanes of a warp read of one sector"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m)
+    warps = Param(1, 2, 4)
+    ld, st, arithmetic = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("f32")
+
+    def program(self, p: Any) -> None:
+        threads = 32 * self.warps
+        who = blocked((threads, 1), threads=threads)
+        with p.grid((self.m, threads)) as (i,), p.role("all", warps=self.warps):
+            total = p.full(who, "f32")
+            with p.loop(self.n) as j:
+                total += p.load(self.ld, self.x.tile(i, j, shape=(threads, 1)), who)
+            p.store(self.st, self.y.tile(i, shape=(threads,)), total.squeeze(1))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x.sum(axis=1)
+
+
+@pytest.mark.parametrize("m", [1009, 1 << 20])
+def test_a_round_waits_once_for_whatever_sectors_its_load_touches(m: int) -> None:
+    """As the simulator does, which asks for them together."""
+    space = tg.space(Walked, m=m, n=127, device="l40s")
+    for point in space.sample(3):
+        found = tg.predict(space, **point)
+        assert found.seconds == pytest.approx(found.simulation.seconds, rel=0.1)
