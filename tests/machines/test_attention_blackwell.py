@@ -390,7 +390,8 @@ REFUSED: dict[str, tuple[type[Machine], dict[str, Any], str]] = {
     ),
     "begun in a branch": (
         Doubled, {"slots": 2, "in_branch": True},
-        "mma goes on adding to sums.c where 'sums' has 2 slots; give it one, or begin every slot with p.clear(...)",
+        "mma goes on adding to sums.c where 'sums' has 2 slots; give it one, or begin every slot with p.clear(...), in "
+        "front of all loops, branches and other slots in it",
     ),
     "over nothing": (
         Doubled, {"over": "d"},

@@ -124,7 +124,7 @@ def _of_sums(program: Program, pipeline: Pipeline, body: tuple[n.Statement, ...]
         if sums in going_on and not pipeline.stages.same(1):
             yield (
                 f"{s.name} goes on adding to {sums} where {pipeline.name!r} has {pipeline.stages} slots; give it one, "
-                "or begin every slot with p.clear(...)"
+                "or begin every slot with p.clear(...), in front of all loops, branches and other slots in it"
             )
             return
 
