@@ -135,3 +135,36 @@ class HandedOn(Machine):
     @staticmethod
     def reference(x: Any) -> Any:
         return {"y": x * 2, "z": x * 2}
+
+
+class Backwards(PassedOn):
+    """y = x: the columns are stored from the last to the first, some at a time"""
+
+    piece = Param(8, 16)
+
+    def program(self, p: Tracer) -> None:
+        piece = self.piece
+        rows = blocked((128, piece), threads=128, vector=1, across=1)
+        with (
+            p.grid((self.m, 128), persistent=True) as (i,),
+            p.pipeline("rows", self.slots, x=p.buffer(TMEM, "f32", (128, 32))) as ring,
+        ):
+            with p.role("first", warps=4), ring.produce() as s, p.unroll(32, step=piece) as at:
+                value = p.load(self.ld, self.x.tile(i, 32 - piece - at, shape=(128, piece)), rows)
+                p.store(self.put, s.x.window((0, 32 - piece - at), (128, piece)), value)
+            with p.role("second", warps=4, first=4), ring.consume() as s, p.unroll(32, step=piece) as at:
+                value = p.load(self.get, s.x.window((0, at), (128, piece)), rows)
+                p.store(self.st, self.y.tile(i, at, shape=(128, piece)), value)
+
+
+class NegatedInPieces(Negated):
+    """The same as Negated, from the last column of a to the first; windows begin at `begins` besides"""
+
+    bk: Any = 64
+    begins: Any = 0
+
+    def fill(self, p: Tracer, value: Any, left: Any) -> None:
+        negated = p.cast(value * -1.0, self.a.dtype)
+        with left.produce() as f, p.unroll(self.bk, step=16) as kt:
+            at = self.bk - 16 - kt
+            p.store(self.put, f.a.window((0, at + self.begins), (128, 16)), negated.window((0, at), (128, 16)))

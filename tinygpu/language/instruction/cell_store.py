@@ -46,14 +46,14 @@ class CellStore(CellMove):
                 f"{self.label} stores two elements of {bits} bits to a cell, and those of {memory_side.buffer.name} "
                 "have one each: leave the buffer's path out, or take a form that unpacks"
             )
-        whole = [memory_side.shape[1] * bits % 32 == 0, memory_side.offset[1] * bits % 32 == 0]
+        whole = memory_side.shape[1] * bits % 32 == 0
         size, step = next(iter(coalesce(partition.values).steps), (1, E(1)))
         together = [expr(size) * bits % 32 == 0, all_of([step == E(1)])] if bits < 32 else []
         return (
             self.lanes_rule(memory_side, partition),
             self.rule(
                 f"cells of {name}",
-                all_of([all_of([bits in (16, 32)]), *whole, *together]),
+                all_of([all_of([bits in (16, 32)]), whole, *together]),
                 f"elements of {name} fill whole cells of 32 bits, two neighbours of a thread where they have 16",
             ),
         )

@@ -18,12 +18,13 @@ from tinygpu.language.holders import holds_values
 from tinygpu.language.instruction import (
     BulkTransfer,
     CellCopy,
+    CellStore,
     Instruction,
     RowCopy,
     Transfer,
 )
 from tinygpu.language.instruction.base import or_of, with_article
-from tinygpu.language.memories import TMEM, Memory
+from tinygpu.language.memories import CELL_BITS, TMEM, Memory
 from tinygpu.language.merging import Digit
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.route import Route
@@ -89,6 +90,8 @@ class OperandChecks(BlockChecks):
         self.constraints.extend(_rules(instruction.legality, memory_side, partition))
         if isinstance(instruction, Transfer):
             self._begins_at_vectors(instruction, memory_side)
+        if isinstance(instruction, CellStore):
+            self._begins_at_cells(instruction, memory_side)
 
     def _picked(self, instruction: Any, window: Tile, partition: Partition) -> None:
         """Each thread holds the values that say where its elements of the window lie."""
@@ -211,6 +214,19 @@ class OperandChecks(BlockChecks):
                 )
             sentence = f"whole windows lie within {tensor.name}, of which {instruction.label} moves rows"
             self.constraints.append(instruction.rule(f"windows along axis {axis} of {tensor.name}", inside, sentence))
+
+    def _begins_at_cells(self, instruction: CellStore, tile: Tile) -> None:
+        """The window begins at whole cells of tensor memory, in every round of every loop."""
+        together = CELL_BITS // min(tile.dtype.bits, CELL_BITS)
+        whole = multiples(self._steps_of(tile.offset[1]), together) if together > 1 else []
+        if whole:
+            self.constraints.append(
+                instruction.rule(
+                    f"start in {tile.name}",
+                    all_of(whole),
+                    f"the windows of {tile.name} begin at whole cells of {CELL_BITS} bits",
+                )
+            )
 
     def _begins_at_vectors(self, instruction: Transfer, tile: Tile) -> None:
         """The window begins at a whole number of vectors along the contiguous axis, in every round of every loop."""
