@@ -234,7 +234,8 @@ def input_values(
         return _narrow_values(rng, dtype, shape, inputs)
     most = min(amplitude, _whole(dtype))
     if not dtype.is_float:
-        low = 0 if dtype.kind == "unsigned" else -most
+        # of narrow types all numbers, the least among them, of which there is no other sign
+        low = 0 if dtype.kind == "unsigned" else -most - (dtype.bits < 32 and most == _whole(dtype))
         return rng.integers(low, most + 1, shape).astype(dtype.numpy)
     if inputs in WHOLE:
         return rng.integers(-most, most + 1, shape).astype(dtype.numpy)
@@ -260,10 +261,14 @@ def _whole(dtype: DType) -> int:
     return 1 << ({"tf32": 10}.get(dtype.name, dtype.mantissa) + 1)
 
 
-def largest_whole(problem: Problem, output: str) -> float:
-    """The largest number that an output holds without saturating."""
+def whole_ends(problem: Problem, output: str) -> tuple[float, float]:
+    """The least and the largest number that an output holds without saturating; of unsigned ones, without wrapping more
+    than once.
+    """
     kind = problem.operand(output).dtype
-    return _EXTREMES[kind.name][0] if kind.is_float else float(_whole(kind))
+    if kind.is_float:
+        return -_EXTREMES[kind.name][0], _EXTREMES[kind.name][0]
+    return -float(_whole(kind)) - (kind.kind == "signed"), float(_whole(kind))
 
 
 def with_specials(

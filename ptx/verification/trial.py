@@ -24,7 +24,7 @@ from tinygpu.ptx.verification.inputs import (
     drawn,
     has_free_integers,
     host_tensors,
-    largest_whole,
+    whole_ends,
 )
 from tinygpu.ptx.verification.operands import HostTensor
 
@@ -178,8 +178,9 @@ def reference_answers(
 
 def _has_place(problem: Problem, output: str, answer: Answer, rounding: Rounding) -> bool:
     """Whether no number of an output is beyond its type."""
+    least, most = whole_ends(problem, output)
     with np.errstate(invalid="ignore"):
-        return not np.any(np.abs(answer.value) > largest_whole(problem, output))
+        return not np.any((answer.value < least) | (answer.value > most))
 
 
 def _holds(problem: Problem, output: str, answer: Answer, rounding: Rounding) -> bool:
@@ -190,4 +191,5 @@ def _holds(problem: Problem, output: str, answer: Answer, rounding: Rounding) ->
     narrow = rounding.approximation and "approximated" not in answer.marks
     if narrow or answer.followed or "outgrown" in answer.marks:
         return False
-    return bool(np.max(np.abs(answer.value), initial=0) <= largest_whole(problem, output))
+    least, most = whole_ends(problem, output)
+    return bool(np.min(answer.value, initial=0) >= least and np.max(answer.value, initial=0) <= most)

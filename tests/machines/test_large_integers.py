@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tinygpu.devices import device
-from tinygpu.language import Dim, Input, Machine, Output, Param, blocked, integers
+from tinygpu.language import Dim, Input, Machine, Output, Param, blocked, integers, maximum, minimum
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.trial import draw
@@ -85,3 +85,27 @@ def test_of_few_elements_differences_fit_as_well_as_what_is_left_of_them(n: int)
         arrays = draw(Above, Above.problem(n=n), "specials", seed).arrays
         apart = arrays["x"].astype(np.int64) - arrays["z"]
         assert np.max(np.abs(apart)) <= 2**31 - 1
+
+
+def saturated(least: int) -> type[Machine]:
+    """y = x + z, at least so much and at most 127."""
+
+    class Saturated(machine("s8", "s32", "x + z")):  # type: ignore[misc]
+        def program(self, p: Any) -> None:
+            shape = (32 * self.warps,)
+            who = blocked(shape, threads=32 * self.warps)
+            with p.grid((self.n, shape[0])) as (i,), p.role("all", warps=self.warps):
+                x, z = (p.cast(p.load(self.ld, t.tile(i, shape=shape), who), "s32") for t in (self.x, self.z))
+                total = minimum(maximum(x + z, least), 127)
+                p.store(self.st, self.y.tile(i, shape=shape), p.cast(total, "s8"))
+
+        @staticmethod
+        def reference(x: Any, z: Any) -> Any:
+            return np.clip(x.astype(np.int64) + z, -128, 127)
+
+    return Saturated
+
+
+def test_the_least_number_of_a_narrow_type_is_drawn_and_results_come_to_it() -> None:
+    assert verified(saturated(-128), 77).passed
+    assert not verified(saturated(-127), 77).passed
