@@ -7,8 +7,9 @@ nobody knows: each dim that may have to do with one is larger than that, where t
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinygpu.constraints.intervals import Interval
@@ -26,9 +27,9 @@ from tinygpu.ptx.verification.reference_numbers import numbers_of
 
 # Sizes of a dim that are looked at, behind the first with which all sides are reached: some may not be legal.
 MOST_TRIED = 8
-# A larger problem takes so many times the work of the largest derived one, at most, or so many seconds of CPU time;
-# what may say nothing takes a part of that.
-MOST_WORK, CPU_SECONDS, ON_TRIAL = 16, 1.0, 4
+# A larger problem takes so many times the work of the largest derived one, at most, or so many rounds of one warp: some
+# seconds. What may say nothing takes a part of that.
+MOST_WORK, MOST_ROUNDS, ON_TRIAL = 16, 4096, 2
 WHERE = "beyond numbers that are written"
 # Decisions that a sentence names.
 _NAMED = 3
@@ -36,34 +37,32 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """problems  larger ones; dear  decisions of which a side is left out, since the problem would be too large"""
-
-    problems: tuple[Problem, ...]
-    dear: tuple[Decision, ...]
-
-
-NOTHING = Beyond((), ())
-
-
-def beyond(
-    kernel: Kernel, machine: type[Machine], problem: Problem, posed: Sequence[Problem], seconds: float = 0.0
-) -> Beyond:
-    """What reaches the sides of the real problem that none of `posed` does.
-
-    seconds  of CPU time that all of these took together; 0: not known
+    """problems  larger ones
+    dear      decisions of which a side is left out, since the problem would be too large
+    numbers   of the reference that no size of any problem is beyond, for the same reason
     """
+
+    problems: tuple[Problem, ...] = ()
+    dear: tuple[Decision, ...] = ()
+    numbers: tuple[int, ...] = ()
+
+
+NOTHING = Beyond()
+
+
+def beyond(kernel: Kernel, machine: type[Machine], problem: Problem, posed: Sequence[Problem]) -> Beyond:
+    """What reaches the sides of the real problem that none of `posed` does."""
     search = _Search(kernel, machine, problem)
     wanted = search.sides(problem.dim)
     seen = [frozenset[int]().union(*of) for of in zip(*(search.sides(p.dim) for p in posed), strict=True)]
-    works = [search.work(p) for p in posed]
-    small, most = min(posed, key=search.work), MOST_WORK * max(works)
-    if seconds:
-        most = max(most, int(CPU_SECONDS / seconds * sum(works)))
+    small = min(posed, key=search.work)
+    bases = dict.fromkeys((small, posed[0]))  # the first has several rounds, where there are several
+    most = max(MOST_WORK * max(map(search.work, posed)), MOST_ROUNDS * 32 // kernel.threads)
     problems, dear = [], []
     for number, decision in enumerate(search.made):
         if not wanted[number] - seen[number]:
             continue
-        found = list(search.larger(small, number, wanted[number] - seen[number]))
+        found = [p for base in bases for p in search.larger(base, number, wanted[number] - seen[number], most)]
         chosen = min(found, key=search.work, default=None)
         if chosen is None:
             continue
@@ -80,18 +79,33 @@ def beyond(
             if above is not None and ON_TRIAL * search.work(above) <= most:
                 problems.append(above)
                 break
-    return Beyond(tuple(problems), tuple(dear))
+    sizes = [max(p.dim[dim] for p in (*posed, *problems)) for dim in small.dim if dim not in search.fixed]
+    passed, real = max(sizes, default=0), max((problem.dim[d] for d in small.dim if d not in search.fixed), default=0)
+    numbers = tuple(number for number in numbers_of(machine) if passed <= number < real)
+    return Beyond(tuple(problems), tuple(dear), numbers)
 
 
 def runs_of(kernel: Kernel, found: Beyond, order: Order) -> Iterator[Run]:
     """A run of each larger problem."""
     for number, larger in enumerate(found.problems):
         sizes = ",".join(f"{name}={size}" for name, size in larger.dims)
-        yield Run(larger, "integers", order, ctas_of(kernel, larger, number), f"{WHERE} ({sizes})")
+        # lines of one sign: what is lost of a long sum shows
+        yield Run(larger, "signs", order, ctas_of(kernel, larger, number), f"{WHERE} ({sizes})")
 
 
-def told(dear: Sequence[Decision]) -> str:
-    """A sentence about decisions of which a side is left out."""
+def told(found: Beyond) -> Iterator[str]:
+    """Sentences about what no run comes to."""
+    if found.dear:
+        yield _of_decisions(found.dear)
+    if found.numbers:
+        listed = " or ".join(f"{number:,}" for number in found.numbers[:_NAMED])
+        yield (
+            f"no run has more elements along a dim than {listed}, which the reference names, and this shape has: that "
+            "takes more than is emulated; verify the machine with smaller numbers, too"
+        )
+
+
+def _of_decisions(dear: Sequence[Decision]) -> str:
     named = [f"`{decision.said}`" for decision in dear]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     decide = "decides" if len(named) == 1 else "decide"
@@ -129,8 +143,11 @@ class _Search:
         rounds = math.prod(1 + -(-posed.dim[d] // step) for d, step in self.kernel.steps if d in posed.dim)
         return self.kernel.tiles_of(posed) * self.kernel.slices * rounds
 
-    def larger(self, small: Problem, number: int, missing: Sides) -> Iterator[Problem]:
-        """For each dim that has a say, the problem with as much of it as reaches what is missing of a decision."""
+    def larger(self, small: Problem, number: int, missing: Sides, most: int) -> Iterator[Problem]:
+        """For each dim that has a say, the problem with as much of it as reaches what is missing of a decision.
+
+        Twice as much, where that takes no more than the most work: of what lies beyond is then as much as before it.
+        """
         for dim in sorted(self.made[number].dims & small.dim.keys() - self.fixed):
             sizes = self._sizes(dim, small.dim[dim])
 
@@ -140,16 +157,24 @@ class _Search:
             if not sizes or not reaches(len(sizes) - 1):
                 continue
             first = _first(reaches, len(sizes))
-            for size in sizes[first : first + MOST_TRIED]:
-                if (posed := self._posed({**small.dim, dim: size})) is not None:
-                    yield posed
-                    break
+            enough = self._first_posed(small, dim, sizes[first : first + MOST_TRIED])
+            aim = min(2 * sizes[first], sizes[-1])
+            above = (size for size in sizes[first + 1 :] if size >= aim)
+            more = self._first_posed(small, dim, itertools.islice(above, MOST_TRIED))
+            if more is not None and self.work(more) <= most:
+                yield more
+            elif enough is not None:
+                yield enough
 
     def above(self, small: Problem, dim: str, number: int) -> Problem | None:
         """The problem with more of a dim than a number, where the real one has more; None where that is not legal."""
         if dim in self.fixed:
             return None
-        sizes = [size for size in self._sizes(dim, small.dim[dim]) if size > number + 1][:MOST_TRIED]
+        above = (size for size in self._sizes(dim, small.dim[dim]) if size > number + 1)
+        return self._first_posed(small, dim, itertools.islice(above, MOST_TRIED))
+
+    def _first_posed(self, small: Problem, dim: str, sizes: Iterable[int]) -> Problem | None:
+        """The problem with the first of some sizes that is legal."""
         found = (self._posed({**small.dim, dim: size}) for size in sizes)
         return next((posed for posed in found if posed is not None), None)
 

@@ -36,16 +36,11 @@ class Budget:
         spent, cost = self._spent_and_cost(rounds)
         return cost <= min(seconds, self.seconds - spent)
 
-    @property
-    def spent(self) -> float:
-        """Seconds until now."""
-        return time.process_time() - self.begun
-
     def begins(self, rounds: int) -> None:
         """A run of so many rounds begins."""
         self.rounds += rounds
 
     def _spent_and_cost(self, rounds: int) -> tuple[float, float]:
         """Seconds until now, and those that so many rounds would take."""
-        spent = self.spent
+        spent = time.process_time() - self.begun
         return spent, spent / self.rounds * rounds if self.rounds else 0.0

@@ -4,7 +4,8 @@ One rule decides, whatever a machine goes by: where can each window of its progr
 number that data say, a row that a value names and the round of a loop are anything that they may be. Where all windows
 along a dim of the grid are in the tiles' own part, every tensor is cut to that. Where one may lie elsewhere, nothing is
 cut along the dim, and the reference has it whole; but where single rows are named and nothing else, the cut has rows
-of its own, which the tensors that name them name in memory by where they lie.
+of its own, which the tensors that name them name in memory by where they lie. Nor is a dim cut whose tiles say by their
+number where windows lie along another one, as `table[i % 5]`: the reference could not know it of a part.
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ def cut_of(kernel: Kernel, machine: type[Machine], problem: Problem, tiles: Sequ
     program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
     following = {name for d in machine.following_dims() for name in (d.name, *d.reads)}
     whole = {d: "" for d, _ in extents(kernel) if d in following}
+    whole |= {d: whole.get(d) or name for d, name in _numbering(program, kernel, problem)}
     strays: dict[str, list[Stray]] = {}
     for stray in _strays(program, kernel, problem, tiles):
         strays.setdefault(stray.dim, []).append(stray)
@@ -133,6 +135,33 @@ def cut_of(kernel: Kernel, machine: type[Machine], problem: Problem, tiles: Sequ
     written = [s for found in strays.values() for s in found if s.written] + list(_scattered(program))
     unknown = next((f"what each leaves of {s.tensor.name} lies anywhere along {s.dim}" for s in written), "")
     return Cut(kernel, problem, whole, named, unknown)
+
+
+def _numbering(program: Program, kernel: Kernel, problem: Problem) -> Iterator[tuple[str, str]]:
+    """(dim of the grid, tensor) where the number of a tile along the one says where a window lies along another dim."""
+    counts = kernel.counts(problem)
+    for place in places(program.body):
+        for window in (t.finest for t in (*place.statement.reads, *place.statement.writes)):
+            if window.tensor is None:
+                continue
+            for home, d in enumerate(window.tensor.dims):
+                axes = [axis for axis, (of, _) in enumerate(extents(kernel)) if of != d and counts[axis] > 1]
+                if not axes:
+                    continue
+                lies = Lies(window, home, place.loops)
+                for axis in axes:
+                    first, *others = (
+                        [lies.among(numbers) for numbers in _numbers(program, kernel, problem, tile)]
+                        for tile in _along(axis, counts)
+                    )
+                    if any(other != first for other in others):
+                        yield extents(kernel)[axis][0], window.tensor.name
+
+
+def _along(axis: int, counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Some tiles along an axis, the first along all others."""
+    for number in sorted({0, 1, 2, counts[axis] - 1} & {*range(counts[axis])}):
+        yield tuple(number if a == axis else 0 for a in range(len(counts)))
 
 
 def _scattered(program: Program) -> Iterator[Stray]:

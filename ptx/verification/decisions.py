@@ -24,7 +24,8 @@ from tinygpu.program.program import Program
 from tinygpu.program.tree import Place, places, walk
 from tinygpu.ptx.verification.lies import Known
 
-# Below, the same, above.
+# Below -1, the same 0, above 1; of the last rounds of a loop, so much more.
+LAST = 10
 Sides: TypeAlias = frozenset[int]
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 # What is as it was, but for its type.
@@ -51,21 +52,39 @@ class Decisions:
 
     made    each once
     ranges  of what expressions name: (name, the least, the greatest), each said by those before it
+    rounds  those of them that count rounds of a loop
     """
 
     made: tuple[Decision, ...]
     ranges: tuple[tuple[str, Expr, Expr], ...]
+    rounds: frozenset[str] = frozenset()
 
     def sides(self, known: Mapping[str, Interval]) -> tuple[Sides, ...]:
-        """The sides of each to which values come.
+        """The sides of each to which values come: in all rounds, and in the last of each loop that has several, which
+        lies farthest from the first.
 
         known  what the problem, the candidate and the grid say; of what is not known, any number
         """
+        found = self._of_rounds(known, "") or ()
+        for name, _, _ in self.ranges:
+            if name in self.rounds:
+                last = self._of_rounds(known, name)
+                if last is None:
+                    continue
+                told = [frozenset(LAST + side for side in s) for s in last]
+                found = tuple(a | b if name in d.dims else a for a, b, d in zip(found, told, self.made, strict=True))
+        return found
+
+    def _of_rounds(self, known: Mapping[str, Interval], last: str) -> tuple[Sides, ...] | None:
+        """The sides of each; in the last round of one loop, where that is asked: None where it has one alone."""
         numbers = Known(known)
         ends, apart = _computed(self)
         for (name, _, _), function in zip(self.ranges, ends, strict=True):
             least, most = map(_interval, function(numbers))
-            numbers[name] = Interval(least.lo, max(least.lo, most.hi))
+            end = max(least.lo, most.hi)
+            if name == last and end == least.lo:
+                return None
+            numbers[name] = Interval(end if name == last else least.lo, end)
         return tuple(_sides(_interval(value)) for value in apart(numbers))
 
 
@@ -98,13 +117,16 @@ class _Finder:
         self.written = Counter(tile.name for s in walk(program.body) for tile in s.writes)
         self.values: dict[str, Expr | None] = {}  # of tiles in registers; None where nothing is known
         self.made: dict[Any, Decision] = {}
+        self.rounds: set[str] = set()
 
     def found(self) -> Decisions:
         for place in places(self.program.body):
             for loop in place.loops:
                 self.ranges.setdefault(loop.index, (loop.first, loop.first + maximum(loop.trips, 1) - 1))
+                self.rounds.add(loop.index)
             self.statement(place)
-        return Decisions(tuple(self.made.values()), tuple((name, *ends) for name, ends in self.ranges.items()))
+        ranges = tuple((name, *ends) for name, ends in self.ranges.items())
+        return Decisions(tuple(self.made.values()), ranges, frozenset(self.rounds))
 
     # -- statements ------------------------------------------------------------------------------------------------
     def statement(self, place: Place) -> None:
@@ -123,11 +145,16 @@ class _Finder:
         if tile.tensor is None:
             return
         whole = tile.finest
-        for home, end in whole.ends:
+        ends = dict(whole.ends)
+        for home, begin in enumerate(whole.begins):
             reach = expr(0)
             for axis, step in whole.along(home):
                 reach = reach + (whole.shape[axis] - 1) * step
-            self.decide(whole.begins[home] + reach, end, f"{whole.begins[home]} below {end}")
+            if home in ends:
+                self.decide(begin + reach, ends[home], f"{begin} below {ends[home]}")
+            if begin.symbols & self.rounds:  # whether it lies before the tensor, or behind it
+                self.decide(begin + reach, expr(0), f"{whole.name} from {begin} on")
+                self.decide(begin, tile.tensor.size(home), f"{whole.name} from {begin} on")
 
     def expression(self, expression: Expr) -> None:
         for node in sympy.preorder_traversal(expression.sympy):

@@ -189,7 +189,7 @@ def verify(
         checks.append(_run(kernel, code, again, drawn[-1], seed, lines)[0])
     larger = beyond.NOTHING
     if derived is None and only is None and not ended():
-        larger = beyond.beyond(kernel, machine, problem, posed, budget.spent)
+        larger = beyond.beyond(kernel, machine, problem, posed)
     for run in beyond.runs_of(kernel, larger, order):
         if ended() or not budget.allows(run.where, run.rounds(kernel)):
             break
@@ -217,7 +217,7 @@ def verify(
         most, small = min(tried, default=None), runs[0].problem
         checks += _sampled(kernel, code, machine, problem, small, seed, budget, lines, most)
     counted = (first.counters, first.lines) if first is not None else (None, {})
-    notes = [*_unvaried(drawn), *([beyond.told(larger.dear)] if larger.dear else [])]
+    notes = [*_unvaried(drawn), *beyond.told(larger)]
     if only is None and all(c.passed for c in checks) and (never := unexecuted(checks, counted[1], lines)):
         notes.append(told_unexecuted(never))
     return Verification(

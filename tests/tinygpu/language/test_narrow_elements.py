@@ -362,7 +362,7 @@ def test_arrays_of_a_gpu_hold_two_elements_in_each_byte(by_column: bool) -> None
 
 def test_a_question_of_narrow_inputs_is_judged_on_a_gpu(tmp_path: Path) -> None:
     made = machine("s4", "f16", "f16", 1, False)
-    kernel = tg.emit(tg.space(made, made.problem(m=9, n=64, lds={"x": 80}), device="a100"), warps=1)
+    kernel = tg.emit(tg.space(made, made.problem(m=9, n=64, lds={"x": 80}), device="a100"), warps=1, vector=8)
     context = open_context(Driver(FakeCuda(memory_bytes=1 << 28)))
     subject = Subject(context, question(made, kernel.space.problem), 0, tmp_path)
     launch = launch_of(kernel.built.kernel, kernel.space.problem)
