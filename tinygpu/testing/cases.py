@@ -35,7 +35,7 @@ from tinygpu.testing.coverage import (
 from tinygpu.testing.enumeration import Asked, enumerate_cta
 from tinygpu.testing.finding import RIGHT, Finding
 from tinygpu.testing.judges import judge
-from tinygpu.testing.listed_tiles import MIDDLES, listed_problem, listed_tiles
+from tinygpu.testing.listed_tiles import MIDDLES, has_idle_tiles, listed_problem, listed_tiles
 from tinygpu.testing.statements import mean_what_they_do
 from tinygpu.testing.whole_problems import between_sectors, constant_beyond, illegal, whole_problem
 from tinygpu.testing.workbench import Workbench
@@ -108,6 +108,8 @@ def counts(case: Case, bench: Workbench) -> Finding:
             continue
         if tiles is None:
             return Finding(absent="windows that begin at few places of a sector")
+        if has_idle_tiles(program, problem, tiles):
+            return Finding(absent="rounds in every tile")
         told = _counted(program, case, bench, problem, tiles)
         if told.fault:
             return told

@@ -81,6 +81,21 @@ def listed_tiles(program: Program, problem: Problem, first: int) -> Tiles | None
     return listed if len(listed) <= MOST_LISTED else None
 
 
+def has_idle_tiles(program: Program, problem: Problem, tiles: Tiles) -> bool:
+    """Whether some of these tiles have no round of a loop whose rounds differ from tile to tile: counts take those of a
+    typical tile, and one at least.
+    """
+    indices = {a.index for a in program.grid.axes}
+    differing = [s.trips for s in walk(program.body) if isinstance(s, n.Repeated) and s.trips.symbols & indices]
+    environments = [problem.environment() | tile for tile in tiles]
+    return any(
+        int(evaluate(trips, known)) < 1
+        for trips in differing
+        for known in environments
+        if trips.symbols <= known.keys()
+    )
+
+
 def _shows(counter: Counter, begin: int) -> bool:
     if counter.axis:
         return counter.places <= max(counter.there - 2 * begin, 1)  # as far from the last tile as from the first

@@ -18,7 +18,7 @@ import pytest
 from row_sums import RowSums
 
 from tinygpu.api.machines import PLANS, SHIPPED, family
-from tinygpu.language import Dim, Input, Machine, Option, Output, blocked
+from tinygpu.language import Dim, Input, Machine, Option, Output, blocked, maximum
 from tinygpu.ptx import isa
 from tinygpu.testing import run_check
 
@@ -190,3 +190,32 @@ def test_counts_are_tried_of_windows_that_reach_beyond_and_there_are_none_of_sha
     assert [bool(r.tried) for r in report.rows] == [tried, tried]
     if not tried:
         assert "no CTAs that have a tile to themselves" in str(report)
+
+
+class Behind(Machine):
+    """y = x + the sums of all tiles of 32 that lie 256 before: the first tiles have none"""
+
+    m = Dim()
+    x, y = Input("f32", m), Output("f32", m)
+    ld, st, add = isa.LdGlobal(1), isa.StGlobal(1), isa.Add("f32")
+
+    def program(self, p: Any) -> None:
+        who = blocked((32,), threads=32)
+        with p.grid((self.m, 32)) as (i,), p.role("all", warps=1):
+            total = p.load(self.ld, self.x.tile(i, shape=(32,)), who)
+            with p.loop(maximum(i - 256, 0), step=32) as j:
+                total += p.load(self.ld, self.x.tile(j, shape=(32,)), who)
+            p.store(self.st, self.y.tile(i, shape=(32,)), total)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        rows = np.zeros(-(-len(x) // 32) * 32, x.dtype)
+        rows[: len(x)] = x
+        tiles = rows.reshape(-1, 32)
+        before = [tiles[: max(k - 8, 0)].sum(axis=0) for k in range(len(tiles))]
+        return (tiles + np.array(before)).reshape(-1)[: len(x)]
+
+
+def test_counts_are_not_compared_where_tiles_have_no_round() -> None:
+    report = run_check(Behind, problems=4, candidates=2, tiers=(3,))
+    assert report.ok, str(report)
