@@ -20,7 +20,7 @@ from tinygpu.language.trace import trace
 from tinygpu.program.nodes import PART
 from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.launching.kernel import Kernel, LaunchError
-from tinygpu.ptx.verification.decisions import Decision, Sides, decisions
+from tinygpu.ptx.verification.decisions import LAST, Decision, Sides, decisions
 from tinygpu.ptx.verification.derived import legality, resized
 from tinygpu.ptx.verification.plan import Run, ctas_of
 from tinygpu.ptx.verification.reference_numbers import numbers_of
@@ -64,10 +64,9 @@ def beyond(kernel: Kernel, machine: type[Machine], problem: Problem, posed: Sequ
             continue
         found = [p for base in bases for p in search.larger(base, number, wanted[number] - seen[number], most)]
         chosen = min(found, key=search.work, default=None)
-        if chosen is None:
-            continue
-        if search.work(chosen) > most:
-            dear.append(decision)
+        if chosen is None or search.work(chosen) > most:
+            if wanted[number] - seen[number] - {0, LAST}:  # more than that two numbers are never the same
+                dear.append(decision)
             continue
         problems.append(chosen)
         seen = [a | b for a, b in zip(seen, search.sides(chosen.dim), strict=True)]

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import sympy
 
 from tinygpu.constraints.intervals import INTERVAL_NAMES, Interval
+from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, compile_with, expr, maximum, minimum
 from tinygpu.expressions.functions import FloorDiv, Remainder
 from tinygpu.language.tile import Tile
@@ -226,25 +227,13 @@ class _Finder:
         known = [o for o in operands if o is not None]
         if len(known) != len(operands):
             return None
-        match sign, known:
-            case ("+", (a, b)):
-                return a + b
-            case ("-", (a, b)):
-                return a - b
-            case ("-", (a,)):
-                return 0 - a
-            case ("*", (a, b)):
-                return a * b
-            case ("fma", (a, b, c)):
-                return a * b + c
-            case ("<<", (a, b)) if b.is_number:
-                return a * (1 << int(b))
-            case _ if sign in _CONVERSIONS and len(known) == 1:
-                return known[0]
-            case (_, (a, b)):
-                return self.compared(sign, a, b, s)
-            case _:
-                return None
+        made = _computed_as(sign, known)
+        if made is not None:
+            limit = _whole_numbers(s.result.dtype)
+            if limit is not None and not made.is_number:  # beyond it a number is cut off, or rounded
+                self.decide(made, expr(limit), s.headline(frozenset()))
+            return made
+        return self.compared(sign, known[0], known[1], s) if len(known) == 2 else None
 
     def compared(self, sign: str, a: Expr, b: Expr, s: n.Apply) -> Expr | None:
         said = f"{s.headline(frozenset())}"
@@ -269,6 +258,34 @@ class _Finder:
                 return a % (number + 1)
             case _:
                 return None
+
+
+def _computed_as(sign: str, operands: Sequence[Expr]) -> Expr | None:
+    """What an instruction makes of whole numbers, where that is a sum, a product or the same number."""
+    match sign, operands:
+        case ("+", (a, b)):
+            return a + b
+        case ("-", (a, b)):
+            return a - b
+        case ("-", (a,)):
+            return 0 - a
+        case ("*", (a, b)):
+            return a * b
+        case ("fma", (a, b, c)):
+            return a * b + c
+        case ("<<", (a, b)) if b.is_number:
+            return a * (1 << int(b))
+        case _ if sign in _CONVERSIONS and len(operands) == 1:
+            return operands[0]
+        case _:
+            return None
+
+
+def _whole_numbers(kind: DType) -> int | None:
+    """The largest number up to which all whole ones are elements of a type; None of predicates and packed types."""
+    if kind.kind in ("signed", "unsigned"):
+        return (1 << (kind.bits - (kind.kind == "signed"))) - 1
+    return 1 << (kind.mantissa + 1) if kind.is_float and kind.bits >= 8 else None
 
 
 def _expressions(s: n.Statement) -> Iterator[Expr]:

@@ -57,16 +57,18 @@ def read_by_commit(body: tuple[Statement, ...], pipeline: Pipeline) -> bool:
 
 
 def outlives(body: tuple[Statement, ...], pipeline: Pipeline) -> bool:
-    """Whether a commit gives slots back behind the last one that says that sums are complete: nobody waits for it then.
+    """Whether a commit gives slots back behind the last one that hands something over: nobody waits for it then.
 
-    Slots that are read where sums are added up, inside of their block, are given back before these are handed over.
+    Slots that are read where sums are added up, or cells are filled for products, inside of the block that does so, are
+    given back before these are handed over.
     """
     for s in body:
         if isinstance(s, n.Consume) and s.pipeline == pipeline.name and read_by_commit(s.body, pipeline):
             return True
         for inner in s.children:
-            adds_up = isinstance(s, n.Produce) and any(map(into_tensor_memory, walk(inner.statements)))
-            if not adds_up and outlives(inner.statements, pipeline):
+            issued = (c for c in walk(inner.statements) if into_tensor_memory(c) or into_cells(c))
+            hands_over = isinstance(s, n.Produce) and any(issued)
+            if not hands_over and outlives(inner.statements, pipeline):
                 return True
     return False
 

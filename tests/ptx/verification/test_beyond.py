@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,11 @@ class Rows(Machine):
         who = blocked((1, WIDTH), threads=32, across=32)
         with p.grid((self.m, 1)) as (i,), p.role("all", warps=1), p.loop(self.bound(), step=WIDTH) as j:
             x = p.load(self.ld, self.x.tile(self.row(i), self.column(j), shape=(1, WIDTH)), who)
-            p.store(self.st, self.y.tile(i, j, shape=(1, WIDTH)), self.changed(x, lambda: p.index(who, 1) + j, i))
+
+            def column(*kinds: str) -> Any:
+                return reduce(p.cast, kinds, p.index(who, 1) + j)
+
+            p.store(self.st, self.y.tile(i, j, shape=(1, WIDTH)), self.changed(x, column, i))
 
     def bound(self) -> Any:
         return self.n
@@ -320,3 +325,42 @@ def test_a_verdict_is_the_same_every_time() -> None:
     """What is run hangs on no clock."""
     first, second = (verified(Window) for _ in range(2))
     assert [c.where for c in first.checks] == [c.where for c in second.checks]
+
+
+class OfHalves(Rows):
+    """plus the column, which a half holds up to 2048"""
+
+    def changed(self, x: Any, column: Any, i: Any) -> Any:
+        return x + column("f32", "f16", "f32")
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x + np.arange(x.shape[1])
+
+
+class CutOff(Rows):
+    """where a product of the column is not negative, as it is nowhere but beyond 31 bits"""
+
+    def changed(self, x: Any, column: Any, i: Any) -> Any:
+        return where(column() * 500_000 >= 0, x, 0.0)
+
+
+class OfBoth(Rows):
+    """the same of row and column, which one of them alone does not come to"""
+
+    def changed(self, x: Any, column: Any, i: Any) -> Any:
+        return where((column() + i * 30_000) * 1_000 >= 0, x, 0.0)
+
+
+@pytest.mark.parametrize("machine", [OfHalves, CutOff])
+def test_positions_are_drawn_beyond_what_their_types_hold(machine: type[Machine]) -> None:
+    assert verified(machine, {"m": 3, "n": 2000}).passed
+    found = verified(machine, {"m": 3, "n": 100_000})
+    wrong = [c.where for c in found.checks if not c.passed]
+    assert wrong
+    assert all(where.startswith("beyond numbers that are written (") for where in wrong)
+
+
+def test_what_no_dim_alone_comes_to_is_said() -> None:
+    (note,) = verified(OfBoth, {"m": 60, "n": 1_000_000}).notes
+    assert note.startswith("no run comes to all that `")
