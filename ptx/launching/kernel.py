@@ -230,6 +230,11 @@ class Kernel:
         """Tiles along each axis of the grid; where CTAs form clusters, clusters of tiles."""
         return self.counts_of(problem.dim)
 
+    def ctas_along(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """Tiles along each axis of the grid for these sizes, those of whole clusters."""
+        clusters = self.clusters or (1,) * len(self.tiles)
+        return tuple(count * ctas for count, ctas in zip(self.counts_of(dims), clusters, strict=True))
+
     def counts_of(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """The same for these sizes."""
         clusters, groups = self.clusters or (1,) * len(self.tiles), self.groups or ("1",) * len(self.tiles)

@@ -7,23 +7,23 @@ nobody knows: each dim that may have to do with one is larger than that, where t
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinygpu.constraints.intervals import Interval
 from tinygpu.language.machine import Machine
 from tinygpu.language.posing import followed
 from tinygpu.language.problem import Problem, ProblemError
-from tinygpu.language.trace import trace
 from tinygpu.program.nodes import PART
 from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.launching.kernel import Kernel, LaunchError
-from tinygpu.ptx.verification.decisions import LAST, Decision, Sides, decisions
+from tinygpu.ptx.verification.decisions import Decision, Sides, decisions
 from tinygpu.ptx.verification.derived import legality, resized
+from tinygpu.ptx.verification.naming import NAMED, some_of
 from tinygpu.ptx.verification.plan import Run, ctas_of
-from tinygpu.ptx.verification.reference_numbers import numbers_of
+from tinygpu.ptx.verification.reference_numbers import deciding_numbers
+from tinygpu.ptx.verification.traced import numbers_of, traced
 
 # Sizes of a dim that are looked at, behind the first with which all sides are reached: some may not be legal.
 MOST_TRIED = 8
@@ -31,8 +31,6 @@ MOST_TRIED = 8
 # seconds. What may say nothing takes a part of that.
 MOST_WORK, MOST_ROUNDS, ON_TRIAL = 16, 4096, 2
 WHERE = "beyond numbers that are written"
-# Decisions that a sentence names.
-_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +63,13 @@ def beyond(kernel: Kernel, machine: type[Machine], problem: Problem, posed: Sequ
         found = [p for base in bases for p in search.larger(base, number, wanted[number] - seen[number], most)]
         chosen = min(found, key=search.work, default=None)
         if chosen is None or search.work(chosen) > most:
-            if wanted[number] - seen[number] - {0, LAST}:  # more than that two numbers are never the same
+            if any(side for side, _ in wanted[number] - seen[number]):  # more than that two numbers are never the same
                 dear.append(decision)
             continue
         problems.append(chosen)
         seen = [a | b for a, b in zip(seen, search.sides(chosen.dim), strict=True)]
     for dim in small.dim:
-        for number in numbers_of(machine):
+        for number in deciding_numbers(machine):
             if max(p.dim[dim] for p in (*posed, *problems)) > number:
                 break
             above = search.above(small, dim, number)
@@ -80,7 +78,7 @@ def beyond(kernel: Kernel, machine: type[Machine], problem: Problem, posed: Sequ
                 break
     sizes = [max(p.dim[dim] for p in (*posed, *problems)) for dim in small.dim if dim not in search.fixed]
     passed, real = max(sizes, default=0), max((problem.dim[d] for d in small.dim if d not in search.fixed), default=0)
-    numbers = tuple(number for number in numbers_of(machine) if passed <= number < real)
+    numbers = tuple(number for number in deciding_numbers(machine) if passed <= number < real)
     return Beyond(tuple(problems), tuple(dear), numbers)
 
 
@@ -97,7 +95,7 @@ def told(found: Beyond) -> Iterator[str]:
     if found.dear:
         yield _of_decisions(found.dear)
     if found.numbers:
-        listed = " or ".join(f"{number:,}" for number in found.numbers[:_NAMED])
+        listed = " or ".join(f"{number:,}" for number in found.numbers[:NAMED])
         yield (
             f"no run has more elements along a dim than {listed}, which the reference names, and this shape has: that "
             "takes more than is emulated; verify the machine with smaller numbers, too"
@@ -106,35 +104,31 @@ def told(found: Beyond) -> Iterator[str]:
 
 def _of_decisions(dear: Sequence[Decision]) -> str:
     named = [f"`{decision.said}`" for decision in dear]
-    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     decide = "decides" if len(named) == 1 else "decide"
     return (
-        f"no run comes to all that {', '.join(named[:_NAMED])}{more} {decide} at this shape: that "
+        f"no run comes to all that {some_of(named)} {decide} at this shape: that "
         "takes more than is emulated; verify the machine with smaller numbers, too"
     )
 
 
 class _Search:
     def __init__(self, kernel: Kernel, machine: type[Machine], problem: Problem) -> None:
-        point = dict(kernel.point)
-        program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
+        program = traced(kernel, machine, problem).program
         self.kernel, self.machine, self.problem = kernel, machine, problem
         self.axes = [axis.index for axis in program.grid.axes]
         self.found = decisions(program)
         self.made = self.found.made
         self.legal = legality(kernel, machine, problem)
-        numbers = problem.environment() | {name: v for name, v in point.items() if isinstance(v, int)}
-        self.numbers = {name: Interval(int(v), int(v)) for name, v in numbers.items()}
+        self.numbers = {name: Interval(v, v) for name, v in numbers_of(kernel, problem).items()}
         self.numbers[PART] = Interval(0, max(kernel.slices - 1, 0))
         listed = {name for name, sizes in machine.dim_values().items() if sizes}
         self.fixed = {*listed, *dict(kernel.known), *(d.name for d in machine.following_dims())}
 
     def sides(self, dims: Mapping[str, int]) -> tuple[Sides, ...]:
         """The sides of every decision to which a problem comes."""
-        clusters = self.kernel.clusters or (1,) * len(self.axes)
-        counts = [count * c for count, c in zip(self.kernel.counts_of(dims), clusters, strict=True)]
+        ctas = self.kernel.ctas_along(dims)
         known = self.numbers | {name: Interval(size, size) for name, size in dims.items()}
-        known |= {index: Interval(0, count - 1) for index, count in zip(self.axes, counts, strict=True)}
+        known |= {index: Interval(0, count - 1) for index, count in zip(self.axes, ctas, strict=True)}
         return self.found.sides(known)
 
     def work(self, posed: Problem) -> int:
@@ -156,10 +150,9 @@ class _Search:
             if not sizes or not reaches(len(sizes) - 1):
                 continue
             first = _first(reaches, len(sizes))
-            enough = self._first_posed(small, dim, sizes[first : first + MOST_TRIED])
+            enough = self._first_posed(small, dim, sizes[first:])
             aim = min(2 * sizes[first], sizes[-1])
-            above = (size for size in sizes[first + 1 :] if size >= aim)
-            more = self._first_posed(small, dim, itertools.islice(above, MOST_TRIED))
+            more = self._first_posed(small, dim, _from(sizes[first + 1 :], aim))
             if more is not None and self.work(more) <= most:
                 yield more
             elif enough is not None:
@@ -169,12 +162,11 @@ class _Search:
         """The problem with more of a dim than a number, where the real one has more; None where that is not legal."""
         if dim in self.fixed:
             return None
-        above = (size for size in self._sizes(dim, small.dim[dim]) if size > number + 1)
-        return self._first_posed(small, dim, itertools.islice(above, MOST_TRIED))
+        return self._first_posed(small, dim, _from(self._sizes(dim, small.dim[dim]), number + 2))
 
-    def _first_posed(self, small: Problem, dim: str, sizes: Iterable[int]) -> Problem | None:
-        """The problem with the first of some sizes that is legal."""
-        found = (self._posed({**small.dim, dim: size}) for size in sizes)
+    def _first_posed(self, small: Problem, dim: str, sizes: range) -> Problem | None:
+        """The problem with the first of some sizes that is legal; few are looked at."""
+        found = (self._posed({**small.dim, dim: size}) for size in sizes[:MOST_TRIED])
         return next((posed for posed in found if posed is not None), None)
 
     def _sizes(self, dim: str, small: int) -> range:
@@ -196,6 +188,11 @@ class _Search:
             return resized(self.kernel, self.problem, full)
         except (LaunchError, ProblemError):
             return None
+
+
+def _from(sizes: range, least: int) -> range:
+    """Those that are at least so large."""
+    return sizes[max(-(-(least - sizes.start) // sizes.step), 0) :]
 
 
 def _first(holds: Callable[[int], bool], count: int) -> int:

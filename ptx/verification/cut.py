@@ -24,7 +24,6 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
-from tinygpu.language.trace import trace
 from tinygpu.program.nodes import PART, Store
 from tinygpu.program.program import Program
 from tinygpu.program.tree import places
@@ -32,6 +31,7 @@ from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.backed import Spans, Window, joined, shape_of
 from tinygpu.ptx.verification.lies import Known, Lies
 from tinygpu.ptx.verification.named_rows import rows_named
+from tinygpu.ptx.verification.traced import numbers_of, traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,7 @@ def cut_of(kernel: Kernel, machine: type[Machine], problem: Problem, tiles: Sequ
 
     tiles  numbers of each along the axes of the grid, in clusters of them
     """
-    point = dict(kernel.point)
-    program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
+    program = traced(kernel, machine, problem).program
     following = {name for d in machine.following_dims() for name in (d.name, *d.reads)}
     whole = {d: "" for d, _ in extents(kernel) if d in following}
     whole |= {d: whole.get(d) or name for d, name in _numbering(program, kernel, problem)}
@@ -210,7 +209,7 @@ def _numbers(
     program: Program, kernel: Kernel, problem: Problem, tile: tuple[int, ...]
 ) -> Iterator[Mapping[str, Interval]]:
     """What expressions name for each CTA of a tile, or of a cluster of tiles."""
-    sizes = problem.environment() | {name: v for name, v in dict(kernel.point).items() if isinstance(v, int)}
+    sizes = numbers_of(kernel, problem)
     clusters = kernel.clusters or (1,) * len(tile)
     for ranks in itertools.product(*map(range, clusters)):
         at = {a.index: t * c + r for a, t, c, r in zip(program.grid.axes, tile, clusters, ranks, strict=True)}

@@ -25,9 +25,9 @@ from tinygpu.program.program import Program
 from tinygpu.program.tree import Place, places, walk
 from tinygpu.ptx.verification.lies import Known
 
-# Below -1, the same 0, above 1; of the last rounds of a loop, so much more.
-LAST = 10
-Sides: TypeAlias = frozenset[int]
+# (below -1, the same 0, above 1; whether in the last rounds of a loop alone).
+Side: TypeAlias = tuple[int, bool]
+Sides: TypeAlias = frozenset[Side]
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 # What is as it was, but for its type.
 _CONVERSIONS = ("convert", "move")
@@ -72,8 +72,7 @@ class Decisions:
                 last = self._of_rounds(known, name)
                 if last is None:
                     continue
-                told = [frozenset(LAST + side for side in s) for s in last]
-                found = tuple(a | b if name in d.dims else a for a, b, d in zip(found, told, self.made, strict=True))
+                found = tuple(a | b if name in d.dims else a for a, b, d in zip(found, last, self.made, strict=True))
         return found
 
     def _of_rounds(self, known: Mapping[str, Interval], last: str) -> tuple[Sides, ...] | None:
@@ -86,12 +85,12 @@ class Decisions:
             if name == last and end == least.lo:
                 return None
             numbers[name] = Interval(end if name == last else least.lo, end)
-        return tuple(_sides(_interval(value)) for value in apart(numbers))
+        return tuple(_sides(_interval(value), bool(last)) for value in apart(numbers))
 
 
-def _sides(apart: Interval) -> Sides:
+def _sides(apart: Interval, at_last: bool) -> Sides:
     there = ((-1, apart.lo < 0), (0, apart.lo <= 0 <= apart.hi), (1, apart.hi > 0))
-    return frozenset(side for side, is_there in there if is_there)
+    return frozenset((side, at_last) for side, is_there in there if is_there)
 
 
 def _interval(value: Any) -> Interval:
@@ -236,7 +235,7 @@ class _Finder:
         return self.compared(sign, known[0], known[1], s) if len(known) == 2 else None
 
     def compared(self, sign: str, a: Expr, b: Expr, s: n.Apply) -> Expr | None:
-        said = f"{s.headline(frozenset())}"
+        said = s.headline(frozenset())
         if sign in _COMPARISONS:
             self.decide(a, b, said)
             return self.named(expr(0), expr(1))
@@ -301,4 +300,4 @@ def _expressions(s: n.Statement) -> Iterator[Expr]:
             yield from (end for _, end in tile.finest.ends)
 
 
-__all__ = ["Decision", "Decisions", "Sides", "decisions"]
+__all__ = ["Decision", "Decisions", "Side", "Sides", "decisions"]

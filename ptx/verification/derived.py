@@ -17,11 +17,11 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.posing import fitted, followed
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.language.tensors import extent_of
-from tinygpu.language.trace import trace
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.rings import Ring
 from tinygpu.ptx.verification.named_rows import fewer_rows, in_blocks, namings
 from tinygpu.ptx.verification.reached import reached_sizes
+from tinygpu.ptx.verification.traced import numbers_of, traced
 from tinygpu.ptx.verification.within_memory import within_memory
 
 # Rounds of a loop that no ring goes along.
@@ -287,8 +287,7 @@ def _tiled(
 
 def placed(kernel: Kernel, machine: type[Machine], problem: Problem) -> frozenset[str]:
     """The dims of axes of the grid whose places operands or conditions name: an edge is not like the middle there."""
-    point = dict(kernel.point)
-    program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
+    program = traced(kernel, machine, problem).program
     return frozenset(dim for axis, (dim, _) in enumerate(kernel.tiles) if program.knows_places({axis}))
 
 
@@ -322,13 +321,11 @@ def _rounded_up(size: int, unit: int) -> int:
 
 def legality(kernel: Kernel, machine: type[Machine], problem: Problem) -> Callable[[Mapping[str, int]], bool]:
     """Whether all that the machine says of legal sizes holds for dims, with the kernel's candidate."""
-    point = dict(kernel.point)
-    structure = tuple((c.name, point[c.name]) for c in machine.choices())
-    known = problem.environment() | {k: v for k, v in point.items() if isinstance(v, int)}
+    known = numbers_of(kernel, problem)
     dims = set(problem.dim)
     conditions = [
         c.condition
-        for c in trace(machine, problem, structure).constraints
+        for c in traced(kernel, machine, problem).constraints
         if c.kind == "legality" and c.condition.symbols & dims and c.condition.symbols <= known.keys()
     ]
     conditions = [c for c in conditions if compile_scalars(c)(known)[0]]

@@ -19,7 +19,6 @@ from tinygpu.language.posing import followed
 from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
-from tinygpu.language.trace import trace
 from tinygpu.language.values import Values
 from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
@@ -28,6 +27,7 @@ from tinygpu.program.statement import Statement
 from tinygpu.program.tree import field_names
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.row_numbers import RowNumbers
+from tinygpu.ptx.verification.traced import traced
 
 # Rows of a table at least, where the real one has so many, and what the number of them leaves the real one's
 # remainder of: a warp's lanes may each name a row of their own, and there is one more.
@@ -58,8 +58,7 @@ class Naming:
 
 def namings(kernel: Kernel, machine: type[Machine], problem: Problem) -> tuple[Naming, ...]:
     """The dims of which rows are named, and of which there may be fewer."""
-    point = dict(kernel.point)
-    program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
+    program = traced(kernel, machine, problem).program
     taken = _taken(kernel, program)
     alone = [(d, d, 1) for d in free_dims(kernel, machine, problem, program)]
     blocks = [(dim, of, unit) for dim, of, unit in in_blocks(machine, problem) if not {dim, of} & taken]

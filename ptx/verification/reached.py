@@ -8,19 +8,19 @@ of the real problem come to its end, a kernel leaves something out, and the dim 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinygpu.constraints.intervals import Interval
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
-from tinygpu.language.trace import trace
 from tinygpu.program.nodes import PART
 from tinygpu.program.program import Program
 from tinygpu.program.tree import places
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.lies import ANYTHING, Lies
 from tinygpu.ptx.verification.named_rows import free_dims
+from tinygpu.ptx.verification.traced import numbers_of, traced
 
 
 def reached_sizes(
@@ -34,25 +34,35 @@ def reached_sizes(
 
     dims  of the derived problem
     """
-    point = dict(kernel.point)
-    program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
-    numbers = problem.environment() | {name: v for name, v in point.items() if isinstance(v, int)} | dict(dims)
-    known = {name: Interval(v, v) for name, v in numbers.items()} | {PART: Interval(0, max(kernel.slices - 1, 0))}
-    clusters = kernel.clusters or (1,) * len(kernel.tiles)
-    counts, all_counts = (
-        [count * c for count, c in zip(kernel.counts_of(sizes), clusters, strict=True)] for sizes in (dims, problem.dim)
-    )
+    program = traced(kernel, machine, problem).program
     for dim in free_dims(kernel, machine, problem, program):
-        reach = _Reach(program, dim, known)
-        if reach.of([Interval(0, count - 1) for count in all_counts]) < problem.dim[dim]:
+        if not reaches_end(kernel, machine, problem, dim, dims):
             continue
+        reach = _Reach(program, dim, _known(kernel, problem, dims))
         unit = math.lcm(*(fact.divisor for fact in kernel.facts if fact.name == dim))
-        size = _largest(reach, counts, problem.dim[dim], unit)
+        size = _largest(reach, kernel.ctas_along(dims), problem.dim[dim], unit)
         if size < problem.dim[dim] and legal({**dims, dim: size}):
             yield dim, size
 
 
-def _largest(reach: _Reach, counts: list[int], size: int, unit: int) -> int:
+def reaches_end(
+    kernel: Kernel, machine: type[Machine], problem: Problem, dim: str, dims: Mapping[str, int]
+) -> bool:
+    """Whether one of as many CTAs as the problem has may come to the end of a dim; else a kernel leaves something out.
+
+    dims  the other sizes, as of a derived problem
+    """
+    reach = _Reach(traced(kernel, machine, problem).program, dim, _known(kernel, problem, dims))
+    return reach.of([Interval(0, count - 1) for count in kernel.ctas_along(problem.dim)]) >= problem.dim[dim]
+
+
+def _known(kernel: Kernel, problem: Problem, dims: Mapping[str, int]) -> dict[str, Interval]:
+    """What expressions name, but for the indices of the grid."""
+    numbers = numbers_of(kernel, problem) | dict(dims)
+    return {name: Interval(v, v) for name, v in numbers.items()} | {PART: Interval(0, max(kernel.slices - 1, 0))}
+
+
+def _largest(reach: _Reach, counts: Sequence[int], size: int, unit: int) -> int:
     """The largest size that CTAs reach and that leaves what the real one does, of the facts and of a CTA's part.
 
     counts  CTAs along each axis of the grid

@@ -17,7 +17,7 @@ _LIMITS = ("min", "max", "minimum", "maximum", "clip")
 
 
 @lru_cache(maxsize=256)
-def numbers_of(machine: type[Declared]) -> tuple[int, ...]:
+def deciding_numbers(machine: type[Declared]) -> tuple[int, ...]:
     """The whole numbers of a reference's slices, comparisons, quotients, remainders and limits, the largest first; none
     where its source is not known.
     """

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Sequence
 from tinygpu.program import nodes as n
 from tinygpu.ptx.verification.comparison import Check
 from tinygpu.ptx.verification.line_info import LineInfo
-
-# Statements that a sentence names.
-_NAMED = 3
+from tinygpu.ptx.verification.naming import some_of
 
 
 def unexecuted(checks: Iterable[Check], instructions: Iterable[int], info: LineInfo | None) -> tuple[n.Statement, ...]:
@@ -34,9 +32,8 @@ def unexecuted(checks: Iterable[Check], instructions: Iterable[int], info: LineI
 def told_unexecuted(statements: Sequence[n.Statement]) -> str:
     """A sentence about statements that no run executed."""
     named = [f"`{s.headline(frozenset())}`{f' of {s.place}' if s.place else ''}" for s in statements]
-    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     of = "it" if len(named) == 1 else "them"
     return (
-        f"no run executed {', '.join(named[:_NAMED])}{more}, so that nothing is known of {of}; "
+        f"no run executed {some_of(named)}, so that nothing is known of {of}; "
         "declare values= of the inputs, or take a shape, by which a branch or a loop comes there"
     )

@@ -19,7 +19,6 @@ import numpy as np
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.language.reference import sizes_named
-from tinygpu.language.trace import trace
 from tinygpu.notebook import html as notebook
 from tinygpu.ptx.emulator import (
     Counters,
@@ -43,6 +42,7 @@ from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.plan import Run, plan
 from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, why_not_judged, why_not_run
 from tinygpu.ptx.verification.shortened import shortened
+from tinygpu.ptx.verification.traced import traced
 from tinygpu.ptx.verification.trial import Trial, draw
 from tinygpu.ptx.verification.unexecuted import told_unexecuted, unexecuted
 from tinygpu.seeds import check_seed
@@ -164,6 +164,12 @@ def verify(
     def ended() -> bool:
         return to_first_failure and any(not c.passed for c in checks)
 
+    def drawn_and_run(run: Run, seed_of_inputs: int = seed) -> Trial:
+        budget.begins(run.rounds(kernel))
+        trial = draw(machine, run.problem, run.inputs, seed_of_inputs, point=dict(kernel.point))
+        checks.append(_run(kernel, code, run, trial, seed, lines)[0])
+        return trial
+
     for run in runs:
         sentence = run.where or f"{run.inputs}, {run.order}"
         if not ended() and budget.allows(sentence, run.rounds(kernel)):
@@ -184,26 +190,22 @@ def verify(
         done = not rare and not any(_unvaried(drawn))
         if ended() or done or not budget.allows(str(again.where), again.rounds(kernel)):
             break
-        budget.begins(again.rounds(kernel))
-        drawn.append(draw(machine, again.problem, again.inputs, seed + more, point=dict(kernel.point)))
-        checks.append(_run(kernel, code, again, drawn[-1], seed, lines)[0])
+        drawn.append(drawn_and_run(again, seed + more))
     larger = beyond.NOTHING
     if derived is None and only is None and not ended():
         larger = beyond.beyond(kernel, machine, problem, posed)
     for run in beyond.runs_of(kernel, larger, order):
-        if ended() or not budget.allows(run.where, run.rounds(kernel)):
-            break
-        budget.begins(run.rounds(kernel))
-        trial = draw(machine, run.problem, run.inputs, seed, point=dict(kernel.point))
-        checks.append(_run(kernel, code, run, trial, seed, lines)[0])
+        if not ended() and budget.allows(run.where, run.rounds(kernel)):
+            try:
+                drawn_and_run(run)
+            except UsersCodeError as error:
+                budget.left_out.append(f"{run.where}: {_no_memory(error)}")
     all_of_it = False
     of_itself = itself.runs_of(kernel, problem, order)
     for run in of_itself if whole and derived is None and problem not in (*posed, *larger.problems) else ():
         if ended() or not budget.allows_in(itself.CPU_SECONDS, run.rounds(kernel)):
             break
-        budget.begins(run.rounds(kernel))
-        trial = draw(machine, problem, run.inputs, seed, point=dict(kernel.point))
-        checks.append(_run(kernel, code, run, trial, seed, lines)[0])
+        drawn_and_run(run)
         all_of_it = True
     budget.left_out += within_memory.told(kernel, machine, problem, posed[0])
     if not ended():
@@ -309,10 +311,7 @@ def _sampled(
         try:
             judged = sampled_checks(kernel, code, machine, posed, group, seed, lines, at_most, small)
         except UsersCodeError as error:
-            if not isinstance(error.__cause__, MemoryError):
-                raise
-            more = f"the reference asks for more memory than there is ({error.__cause__})"
-            budget.left_out.append(f"{'; '.join(map(str, group))}: {more}")
+            budget.left_out.append(f"{'; '.join(map(str, group))}: {_no_memory(error)}")
             continue
         if not judged:
             budget.left_out.append(f"{'; '.join(map(str, group))}: they touch more of tensors than their windows")
@@ -320,11 +319,17 @@ def _sampled(
     return [replace(c, where=f"{c.where}, with {fewer}") for c in checks] if fewer else checks
 
 
+def _no_memory(error: UsersCodeError) -> str:
+    """Why a run is left out whose reference asks for more memory than there is; raises again what has another cause."""
+    if not isinstance(error.__cause__, MemoryError):
+        raise error
+    return f"the reference asks for more memory than there is ({error.__cause__})"
+
+
 def _knows_places(kernel: Kernel, machine: type[Machine], problem: Problem) -> bool:
     """Whether the reference says of a window of the problem something else than of the whole."""
-    point = dict(kernel.point)
-    traced = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices()))
-    return traced.program.knows_places({axis for axis, count in enumerate(kernel.counts(problem)) if count > 1})
+    several = {axis for axis, count in enumerate(kernel.counts(problem)) if count > 1}
+    return traced(kernel, machine, problem).program.knows_places(several)
 
 
 def _run(

@@ -1,6 +1,7 @@
 """Dims along which nothing of a kernel goes, and whose real sizes no memory holds: keys of a search, a large image.
 
-Derived problems have less of them; every size is as legal a launch as another.
+Derived problems have less of them; every size is as legal a launch as another. Where no CTA comes to the end of such a
+dim, a kernel leaves something out, and the dim keeps its size.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import extent_of
 from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.verification.reached import reaches_end
 
 # Elements of one tensor of a derived problem beyond which a dim of it is cut, and those that are left.
 MOST_ELEMENTS, LEFT = 1 << 24, 1 << 20
@@ -37,7 +39,7 @@ def within_memory(
         free = sorted((d for d in names if d in dims and d not in kept), key=lambda d: -dims[d])
         for dim in free:
             elements = math.prod(extent_of(d, {**dims, **out}) for d in names)
-            if elements > MOST_ELEMENTS and dim not in out:
+            if elements > MOST_ELEMENTS and dim not in out and reaches_end(kernel, machine, problem, dim, dims):
                 out |= _cut(kernel, problem, dim, {**dims, **out}, max(LEFT * dims[dim] // elements, 1), legal)
     return out
 

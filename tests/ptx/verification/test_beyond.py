@@ -18,9 +18,9 @@ from tinygpu.ptx import isa
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.beyond import beyond
-from tinygpu.ptx.verification.decisions import LAST, decisions
+from tinygpu.ptx.verification.decisions import decisions
 from tinygpu.ptx.verification.plan import plan
-from tinygpu.ptx.verification.reference_numbers import numbers_of
+from tinygpu.ptx.verification.reference_numbers import deciding_numbers
 from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
@@ -201,7 +201,7 @@ def test_sides_are_those_of_all_tiles_rounds_and_lanes(machine: type[Machine], s
         for values in itertools.product(*ranges):
             for sides, value in zip(seen, apart(place | dict(zip(names, values, strict=True))), strict=True):
                 sides.add((int(value) > 0) - (int(value) < 0))
-    assert [frozenset(s) for s in seen] == [frozenset(side for side in sides if side < LAST - 1) for sides in said]
+    assert [frozenset(s) for s in seen] == [frozenset(side for side, at_last in sides if not at_last) for sides in said]
 
 
 def test_declared_integers_decide_too() -> None:
@@ -238,7 +238,7 @@ def test_numbers_of_a_reference_are_those_at_which_it_decides() -> None:
 
         reference = staticmethod(several)  # type: ignore[assignment]
 
-    assert numbers_of(Said) == (512, 200, 120, 100, 77, 64, 40, 33, 20, 16, 11, 9, 8, 6, 4)
+    assert deciding_numbers(Said) == (512, 200, 120, 100, 77, 64, 40, 33, 20, 16, 11, 9, 8, 6, 4)
 
 
 class Taps(Rows):
@@ -364,3 +364,19 @@ def test_positions_are_drawn_beyond_what_their_types_hold(machine: type[Machine]
 def test_what_no_dim_alone_comes_to_is_said() -> None:
     (note,) = verified(OfBoth, {"m": 60, "n": 1_000_000}).notes
     assert note.startswith("no run comes to all that `")
+
+
+def test_a_reference_without_memory_for_more_leaves_that_out() -> None:
+    class Outer(First):
+        """the reference holds no more than 100 columns"""
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            if x.shape[1] > 100:
+                raise MemoryError("Unable to allocate 96.0 GiB")
+            return x
+
+    left = [said for said in verified(Outer, {"m": 3, "n": 5000}).left_out if said.startswith("beyond")]
+    assert left
+    why = ": the reference asks for more memory than there is (Unable to allocate 96.0 GiB)"
+    assert all(said.endswith(why) for said in left)
