@@ -136,7 +136,8 @@ class Epilogue(Machine):
         elif activation == "silu":
             x = x / (1 + np.exp(-x))
         elif activation == "gelu":
-            x = 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3)))
+            # the cube of an s32 has no place in 64 bits, its square has
+            x = 0.5 * x * (1 + np.tanh(0.7978845608028654 * x * (1 + 0.044715 * x**2)))
         return x + residual if with_residual else x
 
 

@@ -57,6 +57,8 @@ def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) ->
     marks = marks_of(*operands)
     with np.errstate(all="ignore"):
         value = np.asarray(ufunc(*_values(operands)))
+        if name == "power" and value.dtype.kind in "iu" and _wraps(operands):
+            marks |= {"wrapped"}
         exact, least = all(o.exact for o in operands), min(o.quantum for o in operands)
         if exact and (value.dtype.kind in "iub" or name in _PLAIN):
             return exactly(value, 1.0 if value.dtype.kind != "f" or name in _WHOLE else least, marks)
@@ -125,6 +127,12 @@ def _values(operands: Sequence[Enclosure]) -> list[Any]:
     """The values; of whole numbers beside arrays a single one is a number without a type, as scalars are to NumPy."""
     arrays = any(o.value.ndim for o in operands)
     return [o.value.item() if arrays and not o.value.ndim and o.value.dtype.kind in "iu" else o.value for o in operands]
+
+
+def _wraps(operands: Sequence[Enclosure]) -> bool:
+    """Whether a power of whole numbers has no place in 64 bits; products, as those of hashes, may be meant so."""
+    base, exponent = (o.value.astype(np.float64) for o in operands)
+    return bool((np.abs(base) ** exponent >= 2.0**63).any())
 
 
 def _not_negative(operands: Sequence[Enclosure]) -> bool:

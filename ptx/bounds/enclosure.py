@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[Any]
-Mark = Literal["approximated", "outgrown"]
+Mark = Literal["approximated", "outgrown", "wrapped"]
 
 
 class CannotBound(ValueError):
@@ -25,7 +25,7 @@ class Enclosure:
                   anything, a NaN included. NaNs, where the value is one: it must be one
     quantum       the values are exact multiples of this power of two, 1 at most, as whole numbers are; 0: unknown
     marks         what happened on the way: "approximated" by a function; "outgrown", whole numbers so large that they
-                  had to be rounded
+                  had to be rounded; "wrapped", powers of them that have no place in 64 bits
     terms         of the sum that it is, with which a kernel may go on; 0 where it is none
     span          sums of these terms' absolute values, as large as what a kernel has on the way may be; None: not known
     """

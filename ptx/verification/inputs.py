@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from tinygpu.ptx.launching.emulated import emulated_arguments
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.verification.ascending import Together, with_everything_in_one
+from tinygpu.ptx.verification.compared import elements_near, with_compared
 from tinygpu.ptx.verification.encoded import encoded
 from tinygpu.ptx.verification.last_elements import with_last_elements
 from tinygpu.ptx.verification.neighbours import with_neighbours
@@ -28,7 +29,7 @@ from tinygpu.ptx.verification.signs import signed_operands, with_signs
 
 Inputs = Literal[
     "integers", "signs", "other signs", "random", "specials", "other specials", "lines", "other lines", "neighbours",
-    "other neighbours", "last", "other last", "rising",
+    "other neighbours", "last", "other last", "rising", "compared",
 ]  # fmt: skip
 # Whole numbers, sums of which are exact.
 WHOLE: frozenset[Inputs] = frozenset(("integers", "signs", "other signs", "last", "other last"))
@@ -88,11 +89,13 @@ def drawn(
     seed: int,
     shapes: Mapping[str, tuple[int, ...]],
     amplitude: int = SMALL,
+    numbers: Sequence[float] = (),
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Arrays of everything that a kernel reads, and scalars, from a seed.
 
     shapes     of the operands, or of windows of them
     amplitude  the largest whole number
+    numbers    with which data are compared, for inputs that have them
     """
     rng = np.random.default_rng([seed, inputs not in WHOLE])
     declared = input_distributions(machine, problem)
@@ -112,6 +115,9 @@ def drawn(
             scalars[s.name] = s.dtype.numpy.type(_SCALARS[number % len(_SCALARS)])
         else:  # of integers as large as those of a tensor
             scalars[s.name] = input_values(rng, s.dtype, (), inputs, amplitude)[()]
+        near = elements_near(s.dtype, declared.get(s.name), numbers, amplitude)
+        if near and inputs == "compared":
+            scalars[s.name] = encoded(np.asarray(near[0]), declared.get(s.name), s.dtype)[()]
     if inputs in ("signs", "other signs"):
         arrays = with_signs(problem, arrays, declared, inputs != "signs")
     elif inputs in ("specials", "other specials"):
@@ -124,6 +130,8 @@ def drawn(
         arrays = with_last_elements(problem, arrays, declared, inputs != "last")
     elif inputs == "rising":
         arrays = with_rising(problem, arrays, declared)
+    elif inputs == "compared":
+        arrays = with_compared(rng, problem, arrays, declared, numbers, amplitude)
     if (together := _TOGETHER.get(inputs)) is not None:
         arrays = with_everything_in_one(arrays, declared, together)
     return arrays, scalars

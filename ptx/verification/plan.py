@@ -15,6 +15,7 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.verification.compared import numbers_compared, turns_of
 from tinygpu.ptx.verification.derived import (
     AGAIN,
     DEEP,
@@ -30,6 +31,7 @@ from tinygpu.ptx.verification.derived import (
     tiles_per_cta,
 )
 from tinygpu.ptx.verification.inputs import (
+    SMALL,
     Inputs,
     free_floats,
     has_few_lines,
@@ -51,7 +53,8 @@ RUNS = (
     "ones, of which lines are far below zero, next to zero, or zero; other lines: the same of fewer than four lines, "
     "which begin with another kind; "
     "neighbours: random ones, and no numbers beside lines that integers name or cut off; other neighbours: the same "
-    "of few lines, of which the first run left a half; rising: random ones that rise along every axis), and "
+    "of few lines, of which the first run left a half; rising: random ones that rise along every axis; compared: "
+    "random ones, among them the numbers with which the reference or the program compares data), and "
     "when asynchronous work gets done (late: as late as it may; early: as early; random: at any time between; "
     "spurious: and what may fail at first does)"
 )
@@ -64,9 +67,10 @@ _WHOLE: tuple[Inputs, Inputs, Inputs] = ("integers", "integers", "signs")
 class Run:
     """One emulation of a whole grid.
 
-    ctas   CTAs at most that are launched of a persistent kernel
-    alone  clusters run one after another, so that those with lower numbers leave what they share first
-    where  how its rings go round, and for which sizes, where these are not those of the first run
+    ctas     CTAs at most that are launched of a persistent kernel
+    alone    clusters run one after another, so that those with lower numbers leave what they share first
+    where    how its rings go round, and for which sizes, where these are not those of the first run
+    numbers  with which data are compared, where these are among its inputs
     """
 
     problem: Problem
@@ -75,6 +79,7 @@ class Run:
     ctas: int
     where: str = ""
     alone: bool = False
+    numbers: tuple[float, ...] = ()
 
     def rounds(self, kernel: Kernel) -> int:
         """What the run costs beside others: tiles of its grid, times the slots that each uses."""
@@ -108,6 +113,9 @@ def plan(
         if of_integers(machine):  # of two rows there are two numbers, both ends
             beside = has_neighbours(machine, problem, free_floats(machine, problem))
             ways.append(("neighbours" if beside else "random", orders[0] if orders else "late", WHOLE, "pieces"))
+    numbers = numbers_compared(kernel, machine, problem) if random_inputs else ()
+    if turns_of(machine, problem, numbers, SMALL):
+        ways.append(("compared", orders[0] if orders else "late", WHOLE, ends))
     if short:
         turns = (exactly(1), TURNS) if kernel.dealt else (TURNS,)
         ones = turns if kernel.turns > 1 else (exactly(1),)
@@ -134,6 +142,8 @@ def plan(
         alone = number != 1 if kernel.scheduler.takes_over else bool(kernel.dealt) and number == 2
         where = [f"{aim.name} ({sizes})"] * (of != first) + ["one cluster after another"] * alone
         runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))
+        if inputs == "compared":
+            runs[-1:] = [replace(runs[-1], numbers=turn) for turn in turns_of(machine, of, numbers, SMALL)]
         if inputs == "lines" and has_few_lines(machine, of):
             runs.append(replace(runs[-1], inputs="other lines"))
         if inputs == "last" and has_single_lines(machine, of):
@@ -246,7 +256,7 @@ def _distinct(runs: Sequence[Run]) -> Iterator[Run]:
     """Each run once, whatever it is for."""
     seen = set()
     for run in runs:
-        key = (run.problem, run.inputs, run.order, run.ctas, run.alone)
+        key = (run.problem, run.inputs, run.order, run.ctas, run.alone, run.numbers)
         if key not in seen:
             seen.add(key)
             yield run

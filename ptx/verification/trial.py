@@ -27,6 +27,7 @@ from tinygpu.ptx.verification.inputs import (
     whole_ends,
 )
 from tinygpu.ptx.verification.operands import HostTensor
+from tinygpu.ptx.verification.whole_results import in_floats
 
 Made = TypeVar("Made")
 # Largest whole numbers of inputs, of which those are taken with which no sum becomes inexact.
@@ -96,6 +97,7 @@ def draw(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     point: Mapping[str, Any] | None = None,
     at_most: int | None = None,
+    numbers: Sequence[float] = (),
 ) -> Trial:
     """Inputs drawn from a seed, with their answers.
 
@@ -106,6 +108,7 @@ def draw(
     shapes  of windows of the operands; theirs, where they are not given
     point   of the candidate, for a reference that asks for parameters
     at_most amplitude to begin with: what was too large for another problem of the machine is not tried
+    numbers with which data are compared, of a run that has them
     """
     rounding = rounding_of(machine, problem)
     shapes = shapes or {o.name: o.shape for o in problem.operands}
@@ -119,7 +122,7 @@ def draw(
     others = min(-(-_FEW // max(elements, 1)) - 1, _MOST_DRAWN) if amplitudes is _WIDE_AMPLITUDES else 0
 
     def made(amplitude: int, seed: int) -> tuple[Trial, bool]:
-        arrays, scalars = drawn(machine, problem, inputs, seed, shapes, amplitude)
+        arrays, scalars = drawn(machine, problem, inputs, seed, shapes, amplitude, numbers)
         found = reference_answers(machine, problem, arrays, scalars, rounding, shapes, point)
         trial = Trial(problem, inputs, arrays, scalars, found, amplitude)
         return trial, all(fits(problem, name, a, rounding) for name, a in found.items())
@@ -173,14 +176,19 @@ def reference_answers(
     outputs = {o.name: shapes.get(o.name, o.shape) for o in problem.operands if o.access != "in"}
     constants = constants_of(machine, problem, point or {})
     kinds = {name: problem.operand(name).dtype.numpy for name in arrays}
-    return answers(reference_of(machine, outputs), wide, constants, list(outputs), rounding, kinds)
+    reference = reference_of(machine, outputs)
+
+    def answered(arguments: Mapping[str, Any]) -> dict[str, Answer]:
+        return answers(reference, arguments, constants, list(outputs), rounding, kinds)
+
+    return in_floats(answered(wide), {name: problem.operand(name).dtype for name in outputs}, wide, answered)
 
 
 def _has_place(problem: Problem, output: str, answer: Answer, rounding: Rounding) -> bool:
-    """Whether no number of an output is beyond its type."""
+    """Whether no number of an output is beyond its type, nor one on the way beyond 64 bits."""
     least, most = whole_ends(problem, output)
     with np.errstate(invalid="ignore"):
-        return not np.any((answer.value < least) | (answer.value > most))
+        return "wrapped" not in answer.marks and not np.any((answer.value < least) | (answer.value > most))
 
 
 def _holds(problem: Problem, output: str, answer: Answer, rounding: Rounding) -> bool:
@@ -189,7 +197,7 @@ def _holds(problem: Problem, output: str, answer: Answer, rounding: Rounding) ->
     Arithmetic that is itself approximate, in 16 bits, holds small numbers only.
     """
     narrow = rounding.approximation and "approximated" not in answer.marks
-    if narrow or answer.followed or "outgrown" in answer.marks:
+    if narrow or answer.followed or not answer.marks.isdisjoint(("outgrown", "wrapped")):
         return False
     least, most = whole_ends(problem, output)
     return bool(np.min(answer.value, initial=0) >= least and np.max(answer.value, initial=0) <= most)

@@ -159,14 +159,14 @@ def verify(
     checks: list[Check] = []
     code = _prepared(kernel, lines)
     first: Report | None = None
-    trials: dict[tuple[Problem, Inputs], Trial] = {}
+    trials: dict[tuple[Problem, Inputs, tuple[float, ...]], Trial] = {}
 
     def ended() -> bool:
         return to_first_failure and any(not c.passed for c in checks)
 
     def drawn_and_run(run: Run, seed_of_inputs: int = seed) -> Trial:
         budget.begins(run.rounds(kernel))
-        trial = draw(machine, run.problem, run.inputs, seed_of_inputs, point=dict(kernel.point))
+        trial = draw(machine, run.problem, run.inputs, seed_of_inputs, point=dict(kernel.point), numbers=run.numbers)
         checks.append(_run(kernel, code, run, trial, seed, lines)[0])
         return trial
 
@@ -174,11 +174,11 @@ def verify(
         sentence = run.where or f"{run.inputs}, {run.order}"
         if not ended() and budget.allows(sentence, run.rounds(kernel)):
             budget.begins(run.rounds(kernel))
-            if (run.problem, run.inputs) not in trials:
-                trials[run.problem, run.inputs] = draw(
-                    machine, run.problem, run.inputs, seed, point=dict(kernel.point)
+            if (posing := (run.problem, run.inputs, run.numbers)) not in trials:
+                trials[posing] = draw(
+                    machine, run.problem, run.inputs, seed, point=dict(kernel.point), numbers=run.numbers
                 )
-            check, report = _run(kernel, code, run, trials[run.problem, run.inputs], seed, lines)
+            check, report = _run(kernel, code, run, trials[posing], seed, lines)
             checks.append(check)
             first = first or report
             if run.inputs == "specials" and check.passed and 2 * check.special > check.elements:
@@ -215,7 +215,7 @@ def verify(
         why = f"the reference asks for {asked}, and is worked out for whole problems alone"
         budget.left_out.append(f"CTAs of the problem itself: {why}")
     elif thorough and not all_of_it and runs[0].problem != problem and not ended():
-        tried = [t.amplitude for (_, inputs), t in trials.items() if inputs == "integers"]
+        tried = [t.amplitude for (_, inputs, _), t in trials.items() if inputs == "integers"]
         most, small = min(tried, default=None), runs[0].problem
         checks += _sampled(kernel, code, machine, problem, small, seed, budget, lines, most)
     counted = (first.counters, first.lines) if first is not None else (None, {})
@@ -252,7 +252,7 @@ def _far(
     machine: type[Machine],
     problem: Problem,
     run: Run,
-    trials: Mapping[tuple[Problem, Inputs], Trial],
+    trials: Mapping[tuple[Problem, Inputs, tuple[float, ...]], Trial],
     seed: int,
     budget: Budget,
     lines: LineInfo | None,
@@ -262,7 +262,7 @@ def _far(
     if isinstance(far, str):
         budget.left_out.append(far)
         return []
-    trial = trials.get((run.problem, run.inputs))
+    trial = trials.get((run.problem, run.inputs, run.numbers))
     if far is None or trial is None or not budget.allows(str(far), run.rounds(kernel)):
         return []
     budget.begins(run.rounds(kernel))

@@ -81,7 +81,7 @@ def who_is_wrong(
     for run in sorted(runs, key=lambda r: r.rounds(kernel)):
         if time.process_time() - begun > cpu_seconds:
             break
-        trial = draw(machine, run.problem, run.inputs, seed, point=dict(kernel.point))
+        trial = draw(machine, run.problem, run.inputs, seed, point=dict(kernel.point), numbers=run.numbers)
         ctas = kernel.grid(run.problem, run.ctas)[0]
         try:
             made = program.run(trial.arrays, trial.scalars, sizes=run.problem.dim, ctas=ctas)

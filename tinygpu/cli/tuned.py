@@ -36,6 +36,7 @@ INPUTS: dict[Inputs, str] = {
     "lines": "random numbers with lines far below zero, next to it, and of zeros",
     "other lines": "random numbers with lines far below zero, next to it, and of zeros",
     "rising": "random numbers that rise along every axis",
+    "compared": "random numbers with those among them that data are compared with",
     "neighbours": "random numbers with NaN beside the lines that integers name",
     "other neighbours": "random numbers with NaN beside the lines that integers name",
 }

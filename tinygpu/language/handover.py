@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from tinygpu.expressions import Expr, expr, symbol
+from tinygpu.expressions.quotients import same_quotients
 from tinygpu.language.committed import check_committed
 from tinygpu.language.memories import TMEM
 from tinygpu.language.parameters import DeclarationError
@@ -94,7 +95,7 @@ def _check_slots(program: Program, pipeline: Pipeline, produces: Counts, consume
                     f"pipeline {pipeline.name!r} is produced by {_and(produced)} {ways[0]}, "
                     f"and consumed by {name} {ways[1]}",
                 )
-            if not consumes[name].same(slots):
+            if not same_quotients(consumes[name], slots, program.sizes_named):
                 raise _error(
                     program,
                     f"pipeline {pipeline.name!r} is produced {_times(slots)} a tile by {_and(produced)}, "
@@ -263,7 +264,7 @@ def _check_turns(program: Program, pipeline: Pipeline, turns: Counts) -> None:
         raise _error(program, f"only role {alone} takes turns in {pipeline.name!r}; turns are for two roles or more")
     (first, often), *others = turns.items()
     for name, count in others:
-        if not count.same(often):
+        if not same_quotients(count, often, program.sizes_named):
             where = f"in {pipeline.name!r}"
             raise _error(
                 program, f"role {first} takes its turn {_times(often)} a tile {where}, and role {name} {_times(count)}"

@@ -91,6 +91,12 @@ class Program:
         return frozenset((PART, *(axis.index for axis in self.grid.axes), *loops, *self.said_by_data))
 
     @cached_property
+    def sizes_named(self) -> frozenset[str]:
+        """The dims of its tensors: 1 at least."""
+        sizes = (tensor.size(home) for tensor in self.tensors for home in range(tensor.rank))
+        return frozenset(name for size in sizes for name in size.symbols)
+
+    @cached_property
     def said_by_data(self) -> frozenset[str]:
         """The numbers that data say, as expressions name them."""
         return frozenset(name for s in walk(self.body) for name in s.defines)

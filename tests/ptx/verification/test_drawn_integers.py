@@ -94,3 +94,54 @@ def test_some_piece_has_everything(g: int) -> None:
         assert np.flatnonzero(np.diff(first)).tolist() == [piece]
         assert first[0] == 0
         assert first[-1] == 7
+
+
+class Cubes(Machine):
+    """y = x x x, in f32"""
+
+    n = Dim()
+    x, y = Input("s32", n), Output("f32", n)
+    warps = Param(1, 2)
+    ld, st, arithmetic, convert = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("f32"), isa.Cvt("s32", "f32")
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((32 * self.warps,), threads=32 * self.warps)
+        with p.grid((self.n, 32 * self.warps)) as (i,), p.role("all", warps=self.warps):
+            x = p.cast(p.load(self.ld, self.x.tile(i, shape=who.shape), who), "f32")
+            p.store(self.st, self.y.tile(i, shape=who.shape), self.cubed(p, x))
+
+    def cubed(self, p: Tracer, x: Any) -> Any:
+        return x * x * x
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x**3
+
+
+def test_powers_of_drawn_integers_have_a_place_in_the_64_bits_of_the_reference() -> None:
+    """NumPy's wrap around, and a right kernel would be called wrong."""
+    problem = Cubes.problem(n=200)
+    for inputs in ("integers", "random"):
+        x = draw(Cubes, problem, inputs, 0).arrays["x"].astype(np.float64)
+        assert 8 <= np.abs(x).max() < 2.0**21
+    space = build_space(Cubes, problem, device("a100"))
+    kernel = build(space.program({"warps": 1}), problem, {"warps": 1}, SolverCache()).kernel
+    found = verify(kernel, Cubes, problem)
+    assert found.passed, str(found)
+
+
+
+
+class LargeOnesOff(Cubes):
+    """the same; of large numbers by more than single precision rounds"""
+
+    def cubed(self, p: Tracer, x: Any) -> Any:
+        return where(x > 5000.0, x * x * x * 1.0001, x * x * x)
+
+
+def test_whole_numbers_beyond_single_precision_are_as_exact_as_it_is() -> None:
+    problem = LargeOnesOff.problem(n=200)
+    space = build_space(LargeOnesOff, problem, device("a100"))
+    kernel = build(space.program({"warps": 1}), problem, {"warps": 1}, SolverCache()).kernel
+    found = verify(kernel, LargeOnesOff, problem, orders=("late",))
+    assert {c.inputs for c in found.checks if not c.passed} >= {"specials"}, str(found)
