@@ -30,8 +30,8 @@ from tinygpu.ptx.verification.traced import traced
 _COMPARES = ("<", "<=", ">", ">=", "==", "!=", "maximum", "minimum")
 # Laws of which any number between the ends may be an element.
 _ANY = ("uniform", "normal", "magnitudes", "integers")
-# Float numbers beyond this are fills and starts, with which no sum is a number.
-_MOST = 2.0**20
+# Float numbers beyond this are fills and starts, with which no sum is a number; those below are next to zero.
+_MOST, _LEAST = 2.0**20, 2.0**-20
 # One in so many elements is such a number.
 _SHARE = 4
 # Runs at most, of tensors of few elements.
@@ -125,8 +125,10 @@ def _around(kind: DType, number: float, whole: bool) -> tuple[list[float], list[
     """The element that a number is, if it is one, and those beside it."""
     if whole:
         return [float(math.floor(number))], [math.floor(number) - 1.0, math.floor(number) + 1.0]
-    if number == 0 or abs(number) > _MOST:
+    if number == 0:
         return [number], []
+    if not _LEAST <= abs(number) <= _MOST:
+        return [], []
     step = 2.0 ** (math.frexp(number)[1] - 1 - kind.mantissa)
     nearest = round(number / step) * step
     return [number] if nearest == number else [], [nearest - step, nearest + step]

@@ -15,7 +15,8 @@ from tinygpu.language.declared import Declared
 
 # Smaller ones every problem is beyond.
 LEAST, MOST = 4, 1 << 20
-_LIMITS = ("min", "max", "minimum", "maximum", "clip")
+_LIMITS, _LIMITS_OF_PYTHON = ("minimum", "maximum", "clip"), ("min", "max")  # arrays' own min and max name axes
+_ENDS = ("a_min", "a_max", "min", "max")
 # What is asked of an array beside its elements.
 _OF_SHAPES = frozenset(("shape", "ndim", "size", "dtype", "len"))
 
@@ -82,7 +83,9 @@ def _compared(node: ast.AST) -> Iterator[ast.expr]:
             yield from (left, *others)
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=given, keywords=named) if name in _LIMITS:
             yield from given
-            yield from (k.value for k in named)
+            yield from (k.value for k in named if k.arg in _ENDS)
+        case ast.Call(func=ast.Name(id=name), args=given) if name in _LIMITS_OF_PYTHON:
+            yield from given
 
 
 def _asks_for_shapes(node: ast.AST) -> bool:

@@ -71,6 +71,6 @@ def test_two_rounds_behind_the_loop_are_more_than_short_products_have(behind: in
     with pytest.raises(DeclarationError) as refused:
         declared()
     assert str(refused.value).endswith(
-        f"Behind.program: pipeline 'ring' is produced (k + bk - 1) // bk times a tile by producer, and consumed {consumed} "
-        "times by consumer"
+        "Behind.program: pipeline 'ring' is produced (k + bk - 1) // bk times a tile by producer, and consumed "
+        f"{consumed} times by consumer"
     )

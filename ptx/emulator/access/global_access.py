@@ -395,7 +395,8 @@ def store(
             c.emulation.changes += bool(changed.any())
             check_write(c, site, window, offsets, size, selection, changed, atomic=strong)
             view[index] = part
-            _check_same_instruction(c, site, window, view, index, part, count, offsets, selection)
+            if not strong:  # of strong ones one comes last, as of any others
+                _check_same_instruction(c, site, window, view, index, part, count, offsets, selection)
             if window.valid is not None:
                 window.valid[: window.data.size // size * size].reshape(-1, size)[index] = True
         else:

@@ -27,7 +27,7 @@ def _fence(b: Binder, i: Instruction) -> Run:
         return _nothing
     if any(m.startswith("mbarrier_init") for m in i.modifiers):
         return _mbarrier_fence
-    scope = scope_of(i, b.cluster_size)
+    scope, sc = scope_of(i, b.cluster_size), i.opcode == "membar" or i.has("sc")
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
@@ -35,10 +35,10 @@ def _fence(b: Binder, i: Instruction) -> Run:
             return
         for row in _active_rows(c).tolist():
             lanes = c.residents.active_bits(c, row)
-            c.residents.order.confirm(row, scope)
+            c.residents.order.confirm(row, scope, sc)
             c.residents.fence(row, lanes, scope is Scope.CTA)
             if scope is Scope.LAUNCH:
-                c.residents.order.fence(row, lanes)
+                c.residents.order.fence(row, lanes, sc)
 
     return run
 

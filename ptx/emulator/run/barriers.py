@@ -77,7 +77,7 @@ class Barriers:
             residents.clocks.join_cta(slice(None), emulation.tick)
             if residents.cluster_size == 1:
                 residents.shadow.forget_reads()
-            if residents.order.strict is not None:
+            if residents.order.follows:
                 for cta in range(len(residents.ctas)):
                     members = np.arange(cta, residents.warps, len(residents.ctas))
                     residents.order.join(members, members)
@@ -144,7 +144,8 @@ class Barriers:
         return np.asarray(whole[cta_of] & comes)
 
     def _check_whole(self, c: Cohort, active: Bools, instruction: Instruction) -> None:
-        alive = self._residents.alive[c.set.rows]
+        rows = c.set.rows  # who is about to exit is as good as gone, in whatever order lanes are run
+        alive = self._residents.alive[rows] & ~(self._residents.at_exit[rows] & ~active)
         partial = (active != alive).any(axis=1) & active.any(axis=1)
         if not partial.any():
             return

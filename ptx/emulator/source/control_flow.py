@@ -3,6 +3,8 @@
 Blocks are numbered so that (1) every successor that is not reached by going back in a loop has a higher rank, and
 (2) the blocks of a loop are contiguous. Running, for each warp, the lanes with the lowest rank first then makes lanes
 meet again at the immediate post-dominator of the branch that parted them: every block between the two has a lower rank.
+Where several branches go back to the head of a loop, that may be the head itself, which has the lowest rank of all:
+they go to an empty block behind the rest of the loop first.
 """
 
 from __future__ import annotations
@@ -129,7 +131,10 @@ def _symbol(instruction: Instruction, position: int) -> str:
 
 def _in_rank_order(blocks: list[Block]) -> list[Block]:
     edges = [[t for t in dict.fromkeys(block.targets) if t != EXIT] for block in blocks]
-    order = _loop_contiguous_order(edges, _reachable(edges, 0), 0)
+    order, joined = _loop_contiguous_order(edges, _reachable(edges, 0), 0)
+    for (source, head), latch in joined.items():
+        blocks[source].targets = [latch if t == head else t for t in blocks[source].targets]
+    blocks = [*blocks, *(Block([], None, edges[latch]) for latch in range(len(blocks), len(edges)))]
     rank = {index: position for position, index in enumerate(order)}
     for index in order:
         blocks[index].rank = rank[index]
@@ -147,8 +152,15 @@ def _reachable(edges: list[list[int]], entry: int) -> set[int]:
     return seen
 
 
-def _loop_contiguous_order(edges: list[list[int]], nodes: set[int], entry: int) -> list[int]:
-    """A topological order of the components of `nodes`; each loop is opened at its header and ordered within."""
+def _loop_contiguous_order(
+    edges: list[list[int]], nodes: set[int], entry: int
+) -> tuple[list[int], dict[tuple[int, int], int]]:
+    """A topological order of the components of `nodes`; each loop is opened at its header and ordered within.
+
+    Also (source, header) -> the node that was put between the two, of headers to which several edges of their loops go
+    back; `edges` has these nodes behind all others.
+    """
+    joined: dict[tuple[int, int], int] = {}
     before: dict[int, list[int]] = {}
     for node in nodes:
         for target in edges[node]:
@@ -179,11 +191,18 @@ def _loop_contiguous_order(edges: list[list[int]], nodes: set[int], entry: int) 
                 header = min(headers) if headers else min(component)
                 expanded.append(header)
                 rest = members - {header}
+                back = [node for node in component if header in edges[node]]
+                if len(back) > 1:
+                    rest.add(latch := len(edges))
+                    edges.append([header])
+                    for node in back:
+                        edges[node] = [latch if target == header else target for target in edges[node]]
+                        joined[node, header] = latch
                 starts = [t for t in edges[header] if t in rest] or [min(rest)]
                 expanded.append((rest, starts[0], depth + 1))
             done.update(component)
         pending.extend(reversed(expanded))
-    return result
+    return result, joined
 
 
 def components(edges: list[list[int]], nodes: set[int], entry: int) -> list[list[int]]:

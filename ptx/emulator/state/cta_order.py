@@ -2,14 +2,17 @@
 
 The PTX memory model ("Release and Acquire Patterns"): a fence (or .release) and then a strong write or atomic publishes
 what the warp knew; a strong read or atomic of that location and then a fence (or .acquire) learns it. All of them must
-be of a scope that reaches other clusters (within a cluster, see Flags). Reading what was published without a fence
-behind the strong read is taken as an advisory: kernels known to be right on hardware do it.
+be of a scope that reaches other clusters (within a cluster, see Flags). The fences need not be of the threads that
+write and read, where all are fence.sc and barriers order them beside these: the first of two in their order
+synchronises with the other, and the other way round nothing could have been read. Reading what was published without a
+fence behind the strong read is taken as an advisory: kernels known to be right on hardware do it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +47,10 @@ class Publication:
     known: Known
     doubts: dict[int, Doubt]
 
+    def beside(self, other: Publication) -> Publication:
+        """What both tell."""
+        return Publication(np.maximum(self.known, other.known), {**other.doubts, **self.doubts})
+
 
 class CtaOrder:
     """What each resident warp knows of the accesses of other clusters.
@@ -56,8 +63,12 @@ class CtaOrder:
     def __init__(self, residents: Residents) -> None:
         self._residents = residents
         self._fenced: dict[int, Publication] = {}
+        # By row: what those published by fence.sc whose fences came before, by barriers.
+        self._handed: dict[int, Publication] = {}
         # By the scope that a fence must have to confirm it, and row.
         self._unconfirmed: dict[Scope, dict[int, Known]] = {scope: {} for scope in Scope}
+        # By row: what those have read whose reads came before, by barriers; fence.sc confirms it.
+        self._read: dict[int, Known] = {}
         self.doubts: dict[int, dict[int, Doubt]] = {}
         self.strict: Known | None = None
         self.lenient: Known | None = None
@@ -79,19 +90,25 @@ class CtaOrder:
         cta = row % len(residents.ctas)
         return (cta - cta % residents.cluster_size + residents.first_number) * residents.warps_per_cta
 
-    def confirm(self, row: int, scope: Scope) -> None:
+    def confirm(self, row: int, scope: Scope, sc: bool) -> None:
         """A row passes a fence: what it has read before is known for good, where the fence reaches."""
+        read = self._read.pop(row, None) if sc and scope is Scope.LAUNCH else None
+        if read is not None:
+            self._learn(row, read, True)
         for within, waiting in self._unconfirmed.items():
             known = waiting.pop(row, None) if within <= scope else None
             if known is not None:
                 self._learn(row, known, True)
 
-    def fence(self, row: int, lanes: int) -> None:
+    def fence(self, row: int, lanes: int, sc: bool) -> None:
         """A row passes a fence that reaches other clusters: what it does now may publish what it knows.
 
         lanes  those that pass it, a bit each
+        sc     whether it is a fence.sc: what others do behind a barrier may publish it, too
         """
         self._fenced[row] = Publication(self._snapshot(row), self._doubts_of_release(row, lanes))
+        if sc:
+            self._handed[row] = self._fenced[row]
 
     def access(
         self, c: Cohort, addresses: Array, reads: bool, writes: bool, acquire: bool = False, release: bool = False,
@@ -102,7 +119,7 @@ class CtaOrder:
         missed  reads that saw an older value learn what had been published with that
         """
         locations, doubted = c.emulation.locations, c.emulation.location_doubts
-        publishes = writes and (release or bool(self._fenced))
+        publishes = writes and (release or bool(self._fenced) or bool(self._handed))
         if not c.emulation.checking or addresses.size == 0 or not (publishes or (reads and locations)):
             return
         missed = missed or {}
@@ -138,16 +155,17 @@ class CtaOrder:
 
     def publication(self, c: Cohort, row: int, release: bool) -> Publication | None:
         """What a strong write or an atomic of a row publishes; None for nothing."""
-        fenced = self._fenced.get(row)
+        fenced, handed = self._fenced.get(row), self._handed.get(row)
         if not release and fenced is None:
-            return None
+            return handed
         doubts = self._doubts_of_release(row, self._residents.active_bits(c, row))
         if release or fenced is None:
             return Publication(self._snapshot(row), doubts)
         own = self._first(row) + int(self._residents.clocks.own_column[row])
         if own in doubts:
             doubts[own] = doubts[own].by_fence(fenced.doubts.get(own))
-        return Publication(fenced.known, {**fenced.doubts, **doubts})
+        published = Publication(fenced.known, {**fenced.doubts, **doubts})
+        return published if handed is None or handed is fenced else published.beside(handed)
 
     def everything_before(self, row: int) -> Known:
         """Per warp of the launch, the tick up to which its accesses happened before what a row does now."""
@@ -256,7 +274,7 @@ class CtaOrder:
     @property
     def follows(self) -> bool:
         """Whether anything is known of other CTAs."""
-        return self.strict is not None or bool(self.doubts)
+        return self.strict is not None or bool(self.doubts) or bool(self._handed)
 
     def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64]) -> None:
         """Warps of one CTA met at a barrier: those `waiting` know what any that `arrived` knew."""
@@ -267,6 +285,16 @@ class CtaOrder:
         for table in (self.strict, self.lenient):
             if table is not None:
                 table[waiting] = np.maximum(table[waiting], table[arrived].max(axis=0))
+        told = [self._handed[row] for row in arrived.tolist() if row in self._handed]
+        if told:
+            met = reduce(Publication.beside, told)
+            for row in waiting.tolist():
+                self._handed[row] = met
+        reads = [self._unconfirmed[Scope.LAUNCH].get(row) for row in arrived.tolist()]
+        reads += [self._read.get(row) for row in arrived.tolist()]
+        read = reduce(both_known, reads, None)
+        if read is not None:
+            self._read |= dict.fromkeys(waiting.tolist(), read)
 
     def known(self, row: int) -> tuple[Known, Known] | None:
         """(strict, lenient) of a row, None while nothing is known of other clusters."""

@@ -246,7 +246,7 @@ CORPUS: tuple[Bug, ...] = (
     ),
     Bug(
         "a barrier inside a divergent branch",
-        PROLOGUE + "setp.lt.u32 %p1, %r1, 16;\n{bug}\nbar.sync 0;\nL: ret;",
+        PROLOGUE + "setp.lt.u32 %p1, %r1, 16;\nmov.u32 %r10, 0;\n{bug}\nbar.sync 0;\nL: st.global.u32 [%rd5], %r10;\nret;",
         "@%p1 bra L;", "", "barrier",
         "`bar.sync` is executed by 16 of the warp's 32 live lanes: all lanes of a warp must reach it together, so take it "
         "out of the branch that parted them",

@@ -195,7 +195,7 @@ def test_numbers_are_those_that_stand_in_comparisons_and_limits() -> None:
 
 
 def several(at: Any, x: Any) -> Any:
-    y = np.clip(x + 3, 0.1, max(6, 2 * x)) if x.ndim == 2 and len(at) > 77 and x.shape[1] < 99 else x
+    y = np.clip(x + 3, 0.1, max(6, 2 * x), out=x.max(axis=9)) if x.ndim == 2 and len(at) > 77 and x.shape[1] < 99 else x
     return y if at.any() > 5e3 or -3 < y * 1000 <= 2**3 else x
 
 
