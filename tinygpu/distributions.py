@@ -140,8 +140,8 @@ class Distribution:
 
     def _edged(self, rng: np.random.Generator, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The values with both ends among them; where numbers lie on both sides of zero, zero too if they are integers,
-        and else one that is next to it on either side, which roundings tell apart. Of a single number, one end or the
-        other at times.
+        and the one below it and the one above the least, and else one that is next to zero on either side, which
+        roundings tell apart. Of a single number, one end or the other at times.
         """
         values = np.array(values, dtype=np.float64)
         ends: tuple[float, ...] = self.ends_drawn
@@ -149,7 +149,7 @@ class Distribution:
             values[...] = (*ends, float(values.item()), float(values.item()))[int(rng.integers(4))]
         elif values.size:
             if self.low < 0 < self.high and self.law == "integers":
-                ends = (*ends, 0.0)
+                ends = (*ends, 0.0, -1.0, self.low + 1)
             elif self.low < 0 < self.high and self.law in ("uniform", "normal"):
                 ends = (*ends, *(rng.uniform(0.25, 0.75) * near for near in (max(self.low, -1.0), min(self.high, 1.0))))
             places = rng.permutation(values.size)[: len(ends)]

@@ -38,11 +38,13 @@ class Beyond:
     """problems  larger ones
     dear      decisions of which a side is left out, since the problem would be too large
     numbers   of the reference that no size of any problem is beyond, for the same reason
+    counts    whether some are there for what counts data
     """
 
     problems: tuple[Problem, ...] = ()
     dear: tuple[Decision, ...] = ()
     numbers: tuple[int, ...] = ()
+    counts: bool = False
 
 
 NOTHING = Beyond()
@@ -79,15 +81,17 @@ def beyond(kernel: Kernel, machine: type[Machine], problem: Problem, posed: Sequ
     sizes = [max(p.dim[dim] for p in (*posed, *problems)) for dim in small.dim if dim not in search.fixed]
     passed, real = max(sizes, default=0), max((problem.dim[d] for d in small.dim if d not in search.fixed), default=0)
     numbers = tuple(number for number in deciding_numbers(machine) if passed <= number < real)
-    return Beyond(tuple(problems), tuple(dear), numbers)
+    return Beyond(tuple(problems), tuple(dear), numbers, search.found.counts)
 
 
 def runs_of(kernel: Kernel, found: Beyond, order: Order) -> Iterator[Run]:
     """A run of each larger problem."""
     for number, larger in enumerate(found.problems):
         sizes = ",".join(f"{name}={size}" for name, size in larger.dims)
-        # lines of one sign: what is lost of a long sum shows
-        yield Run(larger, "signs", order, ctas_of(kernel, larger, number), f"{WHERE} ({sizes})")
+        # lines of one sign, above zero where there is one: what is lost of a long sum, or of what is counted, shows
+        yield Run(larger, "other signs", order, ctas_of(kernel, larger, number), f"{WHERE} ({sizes})")
+        if found.counts:  # of lines of equal numbers there are as many as there may be
+            yield Run(larger, "lines", order, ctas_of(kernel, larger, number), f"{WHERE} ({sizes})")
 
 
 def told(found: Beyond) -> Iterator[str]:

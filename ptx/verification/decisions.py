@@ -54,11 +54,13 @@ class Decisions:
     made    each once
     ranges  of what expressions name: (name, the least, the greatest), each said by those before it
     rounds  those of them that count rounds of a loop
+    counts  whether something is counted from round to round, by which it decides
     """
 
     made: tuple[Decision, ...]
     ranges: tuple[tuple[str, Expr, Expr], ...]
     rounds: frozenset[str] = frozenset()
+    counts: bool = False
 
     def sides(self, known: Mapping[str, Interval]) -> tuple[Sides, ...]:
         """The sides of each to which values come: in all rounds, and in the last of each loop that has several, which
@@ -113,11 +115,12 @@ class _Finder:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.ranges: dict[str, tuple[Expr, Expr]] = {}
-        # How often tiles are written: what goes from round to round is not followed.
+        # How often tiles are written: of what goes from round to round sums alone are followed.
         self.written = Counter(tile.name for s in walk(program.body) for tile in s.writes)
         self.values: dict[str, Expr | None] = {}  # of tiles in registers; None where nothing is known
         self.made: dict[Any, Decision] = {}
         self.rounds: set[str] = set()
+        self.counters: set[str] = set()
 
     def found(self) -> Decisions:
         for place in places(self.program.body):
@@ -126,7 +129,8 @@ class _Finder:
                 self.rounds.add(loop.index)
             self.statement(place)
         ranges = tuple((name, *ends) for name, ends in self.ranges.items())
-        return Decisions(tuple(self.made.values()), ranges, frozenset(self.rounds))
+        counts = any(d.apart.symbols & self.counters for d in self.made.values())
+        return Decisions(tuple(self.made.values()), ranges, frozenset(self.rounds), counts)
 
     # -- statements ------------------------------------------------------------------------------------------------
     def statement(self, place: Place) -> None:
@@ -140,6 +144,8 @@ class _Finder:
         for tile in s.writes:
             if tile.tensor is None and tile.partition is not None and self.written[tile.name] == 1:
                 self.values[tile.name] = self.value(s, tile)
+            elif isinstance(s, n.Apply) and _counts(s, tile):
+                self.values[tile.name] = self.counted(place, s)
 
     def window(self, tile: Tile) -> None:
         if tile.tensor is None:
@@ -188,6 +194,17 @@ class _Finder:
         return frozenset(found)
 
     # -- values ----------------------------------------------------------------------------------------------------
+    def counted(self, place: Place, s: n.Apply) -> Expr:
+        """What is added to itself in the rounds of loops: as many as there are rounds, as of what counts."""
+        rounds = expr(1)
+        for loop in place.loops:
+            rounds = rounds * maximum(loop.trips, 1)
+        number, limit = self.named(expr(0), rounds), _whole_numbers(s.result.dtype)
+        self.counters |= number.symbols
+        if limit is not None:
+            self.decide(number, expr(limit), s.headline(frozenset()))
+        return number
+
     def value(self, s: n.Statement, result: Tile) -> Expr | None:
         match s:
             case n.Index(axis=axis):
@@ -200,6 +217,9 @@ class _Finder:
                     return None
                 low, high = (end if isinstance(end, Expr) else expr(int(end)) for end in (values.low, values.high))
                 return self.named(low, high)
+            case n.Reduce(sources=(source,), axis=axis, merge=merge) if merge.plain and merge.plain.sign == "+":
+                one = self.values.get(source.name)  # of all alike, as of what every thread counts
+                return None if one is None else one * source.shape[axis]
             case n.Apply(instruction=instruction, operands=operands):
                 return self.applied(instruction.sign, [self.number(o) for o in operands], s)
             case _:
@@ -219,6 +239,9 @@ class _Finder:
         return expr(int(operand)) if isinstance(operand, (int, float)) and float(operand).is_integer() else None
 
     def applied(self, sign: str, operands: Sequence[Expr | None], s: n.Apply) -> Expr | None:
+        for operand in s.operands:
+            if isinstance(operand, Expr):  # a number of 32 bits, whatever is made of it
+                self.decide(operand, expr((1 << 32) - 1), s.headline(frozenset()))
         if sign == "where":
             _, *chosen = operands
             known = [c for c in chosen if c is not None]
@@ -257,6 +280,13 @@ class _Finder:
                 return a % (number + 1)
             case _:
                 return None
+
+
+def _counts(s: n.Apply, result: Tile) -> bool:
+    """Whether a sum goes on from round to round, of integers, or in a type for which they are soon too large."""
+    again = any(isinstance(o, Tile) and o.name == result.name for o in s.operands)
+    narrow = result.dtype.is_float and result.dtype.bits < 32
+    return again and s.instruction.sign == "+" and (narrow or result.dtype.kind in ("signed", "unsigned"))
 
 
 def _computed_as(sign: str, operands: Sequence[Expr]) -> Expr | None:

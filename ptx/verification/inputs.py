@@ -24,12 +24,14 @@ from tinygpu.ptx.verification.encoded import encoded
 from tinygpu.ptx.verification.last_elements import with_last_elements
 from tinygpu.ptx.verification.neighbours import with_neighbours
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
+from tinygpu.ptx.verification.reference_numbers import reduces_over_axes
 from tinygpu.ptx.verification.rising import with_rising
 from tinygpu.ptx.verification.signs import signed_operands, with_signs
 
 Inputs = Literal[
     "integers", "signs", "other signs", "random", "specials", "other specials", "lines", "other lines", "neighbours",
     "other neighbours", "last", "other last", "rising", "compared",
+    "blocks", "other blocks",
 ]  # fmt: skip
 # Whole numbers, sums of which are exact.
 WHOLE: frozenset[Inputs] = frozenset(("integers", "signs", "other signs", "last", "other last"))
@@ -124,6 +126,8 @@ def drawn(
         arrays = with_specials(rng, problem, arrays, declared, inputs == "other specials")
     elif inputs in ("lines", "other lines"):
         arrays = with_lines(problem, arrays, declared, 0 if inputs == "lines" else KINDS // 2)
+    elif inputs in ("blocks", "other blocks"):
+        arrays = with_lines(problem, arrays, declared, KINDS - 1 if inputs == "blocks" else 1, blocks=True)
     elif inputs in ("neighbours", "other neighbours"):
         arrays = with_neighbours(machine, problem, arrays, free_floats(machine, problem), inputs != "neighbours")
     elif inputs in ("last", "other last"):
@@ -160,6 +164,20 @@ def has_lines(machine: type[Declared], problem: Problem) -> bool:
     """Whether lines of a tensor that is read may be told from each other."""
     declared = input_distributions(machine, problem)
     return any(_lined(o, declared) for o in problem.operands if o.access != "out")
+
+
+def has_blocks(machine: type[Declared], problem: Problem) -> bool:
+    """Whether the reference reduces over several axes of a tensor of three or more."""
+    declared = input_distributions(machine, problem)
+    deep = any(_lined(o, declared) and len(o.shape) > 2 for o in problem.operands if o.access != "out")
+    return deep and reduces_over_axes(machine)
+
+
+def has_few_blocks(machine: type[Declared], problem: Problem) -> bool:
+    """Whether a tensor of three or more axes has fewer places along the first than there are kinds of lines."""
+    declared = input_distributions(machine, problem)
+    shapes = [o.shape for o in problem.operands if o.access != "out" and _lined(o, declared)]
+    return any(len(shape) > 2 and shape[0] < KINDS for shape in shapes)
 
 
 def has_few_lines(machine: type[Declared], problem: Problem) -> bool:
@@ -321,7 +339,8 @@ def _importance(value: float) -> int:
 
 
 def with_lines(
-    problem: Problem, arrays: dict[str, NDArray[Any]], declared: Mapping[str, Distribution], first: int = 0
+    problem: Problem, arrays: dict[str, NDArray[Any]], declared: Mapping[str, Distribution], first: int = 0,
+    blocks: bool = False,
 ) -> dict[str, NDArray[Any]]:
     """The arrays with lines, along the last axis of every input, that differ from each other.
 
@@ -333,7 +352,9 @@ def with_lines(
     The first lines of two tensors are of the same kinds, the next ones of neighbouring kinds, and so on: where there
     are enough lines, each kind meets each.
 
-    first  the kind of the first line: 0 far below zero, 1 next to it, 2 as drawn, 3 zero
+    first   the kind of the first line: 0 far below zero, 1 next to it, 2 as drawn, 3 zero
+    blocks  all that has one place along the first axis of three or more is of one kind: what is reduced over several
+            axes is constant there, or far from zero
     """
     out, vectors = dict(arrays), 0
     for number, o in enumerate(o for o in problem.operands if o.name in arrays and _lined(o, declared)):
@@ -342,6 +363,8 @@ def with_lines(
         rows = drawn.reshape(-1, array.shape[-1])
         turn, line = np.divmod(np.arange(len(rows)), KINDS)
         kind = (line + number * turn + first + (vectors if len(rows) == 1 else 0)) % KINDS
+        if blocks and array.ndim > 2:
+            kind = np.repeat(np.arange(array.shape[0]) + first, len(rows) // array.shape[0]) % KINDS
         vectors += len(rows) == 1
         law = declared.get(o.name)
         if law is None and o.dtype.is_float:

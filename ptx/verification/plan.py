@@ -34,6 +34,8 @@ from tinygpu.ptx.verification.inputs import (
     SMALL,
     Inputs,
     free_floats,
+    has_blocks,
+    has_few_blocks,
     has_few_lines,
     has_few_specials,
     has_lines,
@@ -51,7 +53,8 @@ RUNS = (
     "last of each line is the largest or the least, in turn; other last: the other way round; specials: NaN, "
     "infinities and extremes among random ones; other specials: the same of few rows, one in each; lines: random "
     "ones, of which lines are far below zero, next to zero, or zero; other lines: the same of fewer than four lines, "
-    "which begin with another kind; "
+    "which begin with another kind; blocks, other blocks: the same of all that "
+    "has one place along the first axis; "
     "neighbours: random ones, and no numbers beside lines that integers name or cut off; other neighbours: the same "
     "of few lines, of which the first run left a half; rising: random ones that rise along every axis; compared: "
     "random ones, among them the numbers with which the reference or the program compares data), and "
@@ -110,6 +113,8 @@ def plan(
         ways.append(("specials", "spurious", OTHER if kernel.goes_on else WHOLE, ends))
         if has_lines(machine, problem):
             ways.append(("lines", orders[0] if orders else "late", WHOLE, ends))
+        if has_blocks(machine, problem):
+            ways.append(("blocks", orders[0] if orders else "late", WHOLE, ends))
         if of_integers(machine):  # of two rows there are two numbers, both ends
             beside = has_neighbours(machine, problem, free_floats(machine, problem))
             ways.append(("neighbours" if beside else "random", orders[0] if orders else "late", WHOLE, "pieces"))
@@ -144,6 +149,8 @@ def plan(
         runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))
         if inputs == "compared":
             runs[-1:] = [replace(runs[-1], numbers=turn) for turn in turns_of(machine, of, numbers, SMALL)]
+        if inputs == "blocks" and has_few_blocks(machine, of):
+            runs.append(replace(runs[-1], inputs="other blocks"))
         if inputs == "lines" and has_few_lines(machine, of):
             runs.append(replace(runs[-1], inputs="other lines"))
         if inputs == "last" and has_single_lines(machine, of):

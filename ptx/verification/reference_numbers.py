@@ -56,6 +56,14 @@ def compared_numbers(machine: type[Declared]) -> tuple[float, ...]:
     return tuple(sorted(found))
 
 
+@lru_cache(maxsize=256)
+def reduces_over_axes(machine: type[Declared]) -> bool:
+    """Whether a reference says `axis=` of several axes."""
+    nodes = [node for tree, _ in _sources(machine.reference) for node in ast.walk(tree)]
+    named = [k.value for node in nodes if isinstance(node, ast.Call) for k in node.keywords if k.arg == "axis"]
+    return any(isinstance(value, ast.Tuple) and len(value.elts) > 1 for value in named)
+
+
 def _sources(reference: Callable[..., Any]) -> Iterator[tuple[ast.AST, Mapping[str, Any]]]:
     """What a reference and the functions of its module that it names are written as, and what their names are."""
     seen, ahead = list[Any](), [reference]

@@ -34,7 +34,7 @@ Made = TypeVar("Made")
 _AMPLITUDES = (64, 32, 16, 8, SMALL)
 # The same of integer types among random inputs: every result has a place in its type. Single precision holds no more
 # than 24 bits of them.
-_WIDE_AMPLITUDES = (2**31 - 1, 2**30, 2**27 + 1, 2**25 + 1, 2**20, 2**15, 2**10, SMALL)
+_WIDE_AMPLITUDES = (2**32 - 1, 2**31 - 1, 2**30, 2**27 + 1, 2**25 + 1, 2**20, 2**15, 2**10, SMALL)
 # Few elements may fit by luck, where a difference on the way does not: so many are drawn to see, in so many draws more.
 _FEW, _MOST_DRAWN = 64, 31
 

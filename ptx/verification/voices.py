@@ -14,6 +14,7 @@ from tinygpu.program.placement import Swizzles
 from tinygpu.program.program import Program
 from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.verification import beyond
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.located import TooLong, follow, with_probes
 from tinygpu.ptx.verification.never_added import never_added
@@ -78,6 +79,8 @@ def who_is_wrong(
 
     begun = time.process_time()
     runs = plan(kernel, machine, problem, ORDERS, True, True)
+    larger = beyond.beyond(kernel, machine, problem, tuple(dict.fromkeys(run.problem for run in runs)))
+    runs = (*runs, *beyond.runs_of(kernel, larger, ORDERS[0]))
     for run in sorted(runs, key=lambda r: r.rounds(kernel)):
         if time.process_time() - begun > cpu_seconds:
             break

@@ -35,6 +35,8 @@ INPUTS: dict[Inputs, str] = {
     "other specials": "random numbers with NaN, infinities and extremes among them",
     "lines": "random numbers with lines far below zero, next to it, and of zeros",
     "other lines": "random numbers with lines far below zero, next to it, and of zeros",
+    "blocks": "random numbers with lines far below zero, next to it, and of zeros",
+    "other blocks": "random numbers with lines far below zero, next to it, and of zeros",
     "rising": "random numbers that rise along every axis",
     "compared": "random numbers with those among them that data are compared with",
     "neighbours": "random numbers with NaN beside the lines that integers name",

@@ -135,7 +135,10 @@ class BulkGroups:
                     )  # fmt: skip
                     break
         rows = residents.rows_of(cta)
+        # That it was executed before is enough, as of what reaches into other CTAs: a pair's left CTA waits for both.
         known = residents.clocks.vector[rows].max(axis=0)
+        if residents.clocks.executed is not None:
+            known = np.maximum(known, residents.clocks.executed[rows].max(axis=0))
         for arrival in self._arrivals.pop(cta, []):
             if arrival.landed is None or int(known[arrival.column]) < arrival.landed:
                 residents.emulation.fault(

@@ -74,11 +74,11 @@ def test_fences_of_all_in_front_of_a_barrier_are_as_good_as_one_of_who_tells(
     assert run(order, fence, "" if behind else fence, behind) == []
 
 
-@pytest.mark.parametrize(("writer", "reader"), [("", "membar.gl;"), ("membar.cta;", "membar.gl;"), ("fence.acq_rel.gpu;", "membar.gl;")])
-def test_weaker_fences_beside_who_tells_order_nothing(writer: str, reader: str) -> None:
+@pytest.mark.parametrize("writer", ["", "membar.cta;", "fence.acq_rel.gpu;"])
+def test_weaker_fences_beside_who_tells_order_nothing(writer: str) -> None:
     """Those of CTA scope, and those that are not sequentially consistent."""
     with pytest.raises(EmulationFault) as told:
-        run("late", writer, reader, "")
+        run("late", writer, "membar.gl;", "")
     assert told.value.kind == "race"
     assert told.value.sentence.endswith(
         "and nothing orders the two: CTAs run in any order: use atomics, or give each CTA its own bytes"

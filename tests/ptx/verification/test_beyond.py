@@ -12,7 +12,20 @@ import pytest
 from tinygpu.constraints.intervals import Interval
 from tinygpu.devices import device
 from tinygpu.expressions import compile_scalars
-from tinygpu.language import Dim, Input, Machine, Output, Param, Require, Tracer, blocked, integers, minimum, where
+from tinygpu.language import (
+    Dim,
+    Input,
+    Machine,
+    Output,
+    Param,
+    Require,
+    Tracer,
+    blocked,
+    equal,
+    integers,
+    minimum,
+    where,
+)
 from tinygpu.language.trace import trace
 from tinygpu.ptx import isa
 from tinygpu.ptx.launching.kernel import Kernel
@@ -381,3 +394,101 @@ def test_a_reference_without_memory_for_more_leaves_that_out() -> None:
     assert left
     why = ": the reference asks for more memory than there is (Unable to allocate 96.0 GiB)"
     assert all(said.endswith(why) for said in left)
+
+
+class Equal(Machine):
+    """y = how many numbers of a row are its first"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("s32", m, n, values=integers(0, 3)), Output("s32", m)
+    warps = Param(1)
+    ld, st, shuffle, whole = isa.LdGlobal(1), isa.StGlobal(1), isa.ShflBfly(), isa.arithmetic("s32")
+    add, kind = isa.Add("s32"), "s32"
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((1, WIDTH), threads=32)
+        with p.grid((self.m, 1)) as (i,), p.role("all", warps=1):
+            first = p.load(self.ld, self.x.tile(i, 0, shape=(1, 1)), who.reduced(1))
+            total = p.full(who, "s32")
+            with p.loop(self.n, step=WIDTH) as j:
+                x = p.load(self.ld, self.x.tile(i, j, shape=(1, WIDTH)), who, fill=-1)
+                total += where(equal(x, first), p.full(who, "s32", 1), 0)
+            p.store(self.st, self.y.column(i, 1), self.told(p.reduce(self.add, total, axis=1, by=self.shuffle)))
+
+    def told(self, found: Any) -> Any:
+        return found
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return (x == x[:, :1]).sum(axis=1)
+
+
+class EqualInBytes(Equal):
+    """the same, up to 255"""
+
+    def told(self, found: Any) -> Any:
+        return found & 255
+
+
+class EqualUpTo(Equal):
+    """the same, up to a thousand"""
+
+    def told(self, found: Any) -> Any:
+        return minimum(found, 1000)
+
+
+class EqualInHalves(Machine):
+    """y = how many numbers of a row are above zero, which each thread counts in f16"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m)
+    warps = Param(1)
+    ld, st, shuffle, add = isa.LdGlobal(1), isa.StGlobal(1), isa.ShflBfly(), isa.Add("f32")
+    plus, above, choose, wide = isa.Add("f16"), isa.Compare("f32", ">"), isa.Select("f16"), isa.Cvt("f16", "f32")
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((1, WIDTH), threads=32)
+        with p.grid((self.m, 1)) as (i,), p.role("all", warps=1):
+            total, one, none = p.full(who, "f16"), p.full(who, "f16", 1.0), p.full(who, "f16")
+            with p.loop(self.n, step=WIDTH) as j:
+                x = p.load(self.ld, self.x.tile(i, j, shape=(1, WIDTH)), who)
+                p.apply(self.plus, total, p.where(p.apply(self.above, x, 0.0), one, none), into=total)
+            p.store(self.st, self.y.column(i, 1), p.reduce(self.add, p.cast(total, "f32"), axis=1, by=self.shuffle))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return (x > 0).sum(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("machine", "by"),
+    [(Equal, set()), (EqualInBytes, {"lines"}), (EqualUpTo, {"lines"}), (EqualInHalves, {"other signs"})],
+)
+def test_what_counts_data_counts_far_enough(machine: type[Machine], by: set[str]) -> None:
+    """To where it is cut, and where its type has no next number: 2049 in f16."""
+    found = verified(machine, {"m": 1, "n": 200_000})
+    wrong = [c for c in found.checks if not c.passed]
+    assert {c.inputs for c in wrong} >= by, str(found)
+    assert bool(wrong) == bool(by)
+    assert all(c.where.startswith("beyond numbers that are written (") for c in wrong)
+
+
+class Spread(Rows):
+    """y = x over the product of both sizes"""
+
+    def changed(self, x: Any, column: Any, i: Any) -> Any:
+        return x / (self.m * self.n)
+
+    @staticmethod
+    def reference(x: Any, m: int, n: int) -> Any:
+        return x / (m * n)
+
+
+def test_a_product_of_sizes_that_has_no_place_in_a_register_is_told() -> None:
+    """No problem that is emulated is so large."""
+    (note,) = verified(Spread, {"m": 1 << 17, "n": 1 << 17}).notes
+    assert note == (
+        "no run comes to all that `%v3 = div.rn.f32 %v2, m*n` decides at this shape: that takes more than is "
+        "emulated; verify the machine with smaller numbers, too"
+    )
+    assert verified(Spread, {"m": 1 << 10, "n": 1 << 10}).notes == ()
