@@ -309,7 +309,8 @@ def with_specials(
     So at most one of them is among the terms of a sum along one axis; the bounds know what becomes of more. Where there
     is room for one, it is the number whose exponential overflows, which leaves a result to judge. What a machine
     declares values of has none but those: both ends are among them. The first lies at the end of every axis: whoever
-    forgets the last element of a line forgets most of what the line has together.
+    forgets the last element of a line forgets most of what the line has together. Another one like it begins a line:
+    whoever takes the largest of the last tile for that of the line overflows.
 
     others  of tensors with few rows: minus infinity, NaN and infinity come first, and every row may have one
     """
@@ -318,12 +319,13 @@ def with_specials(
     for number, o in enumerate(free):
         array = arrays[o.name].copy()
         first, *behind = specials(o.dtype)
-        wanted = [*sorted(behind, key=_importance), first] if others else [first, *rng.permutation(behind)]
-        values = np.array(wanted[: _room(array.shape, others)])
+        wanted = [*sorted(behind, key=_importance), first] if others else [first, first, *rng.permutation(behind)]
+        lines = min(sorted(array.shape)[-2:])
+        values = np.array(wanted[: min(_room(array.shape, others) + (not others), lines)])
         # Two differ along the two longest axes, so that no line has both; along all others they lie at one end.
         longest = sorted(range(array.ndim), key=lambda axis: array.shape[axis])[-2:]
         places = [
-            np.append(extent - 1, rng.permutation(extent - 1))[: len(values)]
+            _places(rng, extent, axis == max(longest) and not others)[: len(values)]
             if axis in longest
             else np.append(extent - 1, np.full(len(values) - 1, (extent - 1) * (number % 2)))
             for axis, extent in enumerate(array.shape)
@@ -331,6 +333,13 @@ def with_specials(
         array[tuple(places)] = values.astype(o.dtype.numpy)
         out[o.name] = array
     return out
+
+
+def _places(rng: np.random.Generator, extent: int, begins: bool) -> NDArray[np.int64]:
+    """All places along an axis, the last one first; then the first one, where that is asked, and else in any order."""
+    if extent < 2 or not begins:
+        return np.append(extent - 1, rng.permutation(extent - 1))
+    return np.append([extent - 1, 0], 1 + rng.permutation(extent - 2))
 
 
 def _importance(value: float) -> int:

@@ -34,9 +34,10 @@ def no_number(check: Check) -> list[str]:
     if worst is None or not special or not np.isnan(worst.got) or np.isnan(worst.wanted):
         return []
     return [
-        "an infinity or a NaN among the inputs is multiplied by 0 there (a weight, a mask, the fill of what lies beyond"
-        " a tensor), and the reference leaves it out: choose by where or fill= instead of multiplying, let the"
-        " reference multiply too, as with np.pad, or declare values= of inputs that are finite"
+        "a number overflows on the way there, as an exponential does from which the largest of its line is not"
+        " subtracted; or an infinity or a NaN among the inputs is multiplied by 0 (a weight, a mask, the fill of what"
+        " lies beyond a tensor), and the reference leaves it out: choose by where or fill= instead of multiplying, let"
+        " the reference multiply too, as with np.pad, or declare values= of inputs that are finite"
     ]
 
 

@@ -211,9 +211,10 @@ def test_what_makes_no_number_of_nothing_is_told() -> None:
         r"the program itself is wrong, run as it is written on m=.*: y\[.*\] is nan, wanted 0 .*", wrong
     ), wrong
     assert why == (
-        "an infinity or a NaN among the inputs is multiplied by 0 there (a weight, a mask, the fill of what lies beyond"
-        " a tensor), and the reference leaves it out: choose by where or fill= instead of multiplying, let the"
-        " reference multiply too, as with np.pad, or declare values= of inputs that are finite"
+        "a number overflows on the way there, as an exponential does from which the largest of its line is not"
+        " subtracted; or an infinity or a NaN among the inputs is multiplied by 0 (a weight, a mask, the fill of what"
+        " lies beyond a tensor), and the reference leaves it out: choose by where or fill= instead of multiplying, let"
+        " the reference multiply too, as with np.pad, or declare values= of inputs that are finite"
     )
 
 
