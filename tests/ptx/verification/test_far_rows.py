@@ -70,7 +70,8 @@ def test_offsets_of_rows_in_32_bits_are_refused_where_a_table_is_longer(name: st
         dim, unit = IN_BLOCKS.get(name, (rows, 1))
         near, far = right.checks[:-1], right.checks[-1]
         assert far.where == f"rows far apart ({dim}={unit * size})"
-        assert [c.where for c in near if "a last round of little" not in c.where] == [""]
+        others = ("a last round of little", "beyond numbers that are written")  # a table may have more than 2^32 rows
+        assert [c.where for c in near if not any(other in c.where for other in others)] == [""]
         cut = replace(kernel, ptx=in_32_bits(kernel.ptx))
         assert cut.ptx.count("%low") > kernel.ptx.count("%low") == 0
         wrong = verify(cut, machine, problem, orders=("late",), random_inputs=False)
