@@ -98,6 +98,6 @@ def test_strong_stores_of_different_values_to_one_place_are_no_race() -> None:
             text = head + f"add.u32 %r3, %r1, %r2;\n{store}.u32 [%rd3], %r3;\nret;\n}}"
             emulate(text, grid=width, block=block, args=[np.zeros(1, np.uint32), np.zeros(1, np.uint32), flag])
             assert flag[0] < 64
+        plain = text.replace(store, "st.global")
         with pytest.raises(EmulationFault):
-            plain = text.replace(store, "st.global")
             emulate(plain, grid=width, block=block, args=[np.zeros(1, np.uint32), np.zeros(1, np.uint32), flag])
