@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.faults import LaunchError
+from tinygpu.ptx.emulator.state.memory import PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 
 ALIGNMENT_BYTES = 256
 """cudaMalloc aligns to at least this (CUDA C++ Programming Guide, "Device Memory Accesses")."""
@@ -70,8 +71,7 @@ class DeviceBuffer:
     _fixed: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_base(self.base)
-        memory_bytes(self.array, self.name or "this buffer")
+        _check_base(self.base, memory_bytes(self.array, self.name or "this buffer").size)
         if isinstance(self.initialised, np.ndarray) and self.initialised.shape != (self.array.nbytes,):
             raise LaunchError(
                 f"{self.name or 'this buffer'} has {self.array.nbytes:,} bytes, and {self.initialised.size:,} flags of "
@@ -118,7 +118,7 @@ class SparseBuffer:
     def __post_init__(self) -> None:
         if self.size_bytes <= 0 or self.size_bytes >= 1 << 46:
             raise LaunchError(f"size_bytes must be between 1 and 2^46, not {self.size_bytes}")
-        _check_base(self.base)
+        _check_base(self.base, self.size_bytes)
         end = 0
         for start, array in sorted(self.regions.items(), key=lambda item: item[0]):
             size = memory_bytes(array, f"the window at byte {start}").size
@@ -143,6 +143,14 @@ class SparseBuffer:
         return self.base if self.base is not None else self._fixed
 
 
-def _check_base(base: int | None) -> None:
-    if base is not None and (base <= 0 or base % ALIGNMENT_BYTES):
+def _check_base(base: int | None, size_bytes: int) -> None:
+    if base is None:
+        return
+    if base <= 0 or base % ALIGNMENT_BYTES:
         raise LaunchError(f"base must be a positive multiple of {ALIGNMENT_BYTES} bytes, not {base:#x}")
+    first, end = PARAM_WINDOW, SHARED_WINDOW + WINDOW_BYTES
+    if base < end and base + size_bytes > first:
+        raise LaunchError(
+            f"addresses from {first:#x} to {end:#x} are those of parameters, constants, local and shared memory here, "
+            f"and with base {base:#x} a buffer reaches into them; give it another"
+        )

@@ -180,6 +180,11 @@ def test_launch_bounds_of_the_kernel_are_kept() -> None:
     ("make", "sentence"),
     [
         (lambda: DeviceBuffer(A, base=100), "base must be a positive multiple of 256 bytes, not 0x64"),
+        (
+            lambda: DeviceBuffer(A, base=0x7F05_0000_0000),
+            "addresses from 0x7c0000000000 to 0x800000000000 are those of parameters, constants, local and shared "
+            "memory here, and with base 0x7f0500000000 a buffer reaches into them; give it another",
+        ),
         (lambda: SparseBuffer(0), "size_bytes must be between 1 and 2^46, not 0"),
         (lambda: SparseBuffer(64, {0: A}), "the window at byte 0 ends at byte 128, but the buffer has 64 bytes"),
         (
