@@ -142,9 +142,25 @@ def check_read(
     index = offsets // (span * granule)
     if shadow.written is not None:
         _check_order(c, site, window, shadow, index, span, size, selection, strong, "reads", None)
+        if site.instruction.has("nc"):
+            _advise_changed(c, site, window, shadow.written, index, span)
     c.note_access()
     reads = shadow.strong_reads() if strong else shadow
     reads.log_read(index, span, _warps(c, selection), c.emulation.tick, c.residents.clocks.members)
+
+
+def _advise_changed(
+    c: Cohort, site: Site, window: Window, written: NDArray[np.int32], index: NDArray[np.int64], span: int
+) -> None:
+    """ld.global.nc is for what no thread writes while the kernel runs: a cache may have what was there before."""
+    ticks = written.reshape(-1, span)[index] if span > 1 else written[index]
+    when = int(ticks.max(initial=0))
+    if when:
+        c.emulation.advise(
+            "read-only load of what is written", site.instruction,
+            f"reads bytes of {window.allocation.name} that the kernel wrote on line {c.emulation.line_at(when)}: "
+            "ld.global.nc is for memory that nobody writes while the kernel runs; use ld.global",
+        )  # fmt: skip
 
 
 def check_write(
