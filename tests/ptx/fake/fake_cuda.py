@@ -29,7 +29,7 @@ from tinygpu.ptx.emulator.run.prepared import find_entry
 from tinygpu.ptx.emulator.source.parser import parse
 
 OK = real.CUresult.CUDA_SUCCESS
-FIRST_ADDRESS = 0x7F00_0000_0000
+FIRST_ADDRESS = 0x6F00_0000_0000
 
 
 class Unordered(RuntimeError):
