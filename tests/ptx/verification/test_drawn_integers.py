@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tinygpu.devices import device
-from tinygpu.language import Dim, Input, Machine, Output, Param, Scalar, Tracer, ascending, blocked, where
+from tinygpu.language import Dim, Input, Machine, Output, Param, Scalar, Tracer, ascending, blocked, integers, where
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.inputs import drawn
@@ -145,3 +145,48 @@ def test_whole_numbers_beyond_single_precision_are_as_exact_as_it_is() -> None:
     kernel = build(space.program({"warps": 1}), problem, {"warps": 1}, SolverCache()).kernel
     found = verify(kernel, LargeOnesOff, problem, orders=("late",))
     assert {c.inputs for c in found.checks if not c.passed} >= {"specials"}, str(found)
+
+
+class Picked(Machine):
+    """y = three times the numbers of a table that others name, in f32"""
+
+    n, v = Dim(), Dim()
+    at, table, y = Input("s32", n, values=integers(0, v)), Input("s32", v), Output("f32", n)
+    warps = Param(1, 2)
+    ld, st, arithmetic, convert = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("f32"), isa.Cvt("s32", "f32")
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((32 * self.warps,), threads=32 * self.warps)
+        with p.grid((self.n, 32 * self.warps)) as (i,), p.role("all", warps=self.warps):
+            at = p.load(self.ld, self.at.tile(i, shape=who.shape), who)
+            x = p.load(self.ld, self.table.rows(at).tile(0, shape=who.shape), who)
+            p.store(self.st, self.y.tile(i, shape=who.shape), p.cast(x, "f32") * 3.0)
+
+    @staticmethod
+    def reference(at: Any, table: Any) -> Any:
+        return table[at] * 3
+
+
+class Hashed(Picked):
+    """y = hashes, in f32: of floats there are none"""
+
+    whole, wide = isa.arithmetic("u32"), isa.Cvt("u32", "f32")
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((32 * self.warps,), threads=32 * self.warps)
+        with p.grid((self.n, 32 * self.warps)) as (i,), p.role("all", warps=self.warps):
+            at = p.cast(p.load(self.ld, self.at.tile(i, shape=who.shape), who), "u32")
+            p.store(self.st, self.y.tile(i, shape=who.shape), p.cast((at ^ 77) * 0x9E3779B1, "f32"))
+
+    @staticmethod
+    def reference(at: Any, table: Any) -> Any:
+        return ((at ^ 77) * 0x9E3779B1) % 2**32
+
+
+@pytest.mark.parametrize("machine", [Picked, Hashed])
+def test_places_and_bits_stay_integers_where_others_are_given_as_floats(machine: Any) -> None:
+    problem = machine.problem(n=97, v=31)
+    space = build_space(machine, problem, device("a100"))
+    kernel = build(space.program({"warps": 1}), problem, {"warps": 1}, SolverCache()).kernel
+    found = verify(kernel, machine, problem)
+    assert found.passed, str(found)
