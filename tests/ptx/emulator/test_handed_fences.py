@@ -89,6 +89,67 @@ def test_a_fence_that_is_missing_behind_the_poll_is_told() -> None:
     assert run("late", "membar.gl;", "", "") == ["acquire without a fence"]
 
 
+# Whoever counts last reads what all CTAs have written.
+LAST = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 data, .param .u64 out, .param .u64 count)
+{
+    .reg .pred %p<4>; .reg .b64 %rd<8>; .reg .b32 %r<8>;
+    .shared .align 4 .b8 last[4];
+    ld.param.u64 %rd1, [data];
+    ld.param.u64 %rd2, [out];
+    ld.param.u64 %rd3, [count];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mad.lo.u32 %r3, %r2, 64, %r1;
+    mul.wide.u32 %rd4, %r3, 4;
+    add.u64 %rd5, %rd1, %rd4;
+    st.global.u32 [%rd5], %r3;
+    <WRITER>
+    bar.sync 0;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra COUNTED;
+    atom.global.add.u32 %r4, [%rd3], 1;
+    st.shared.u32 [last], %r4;
+COUNTED:
+    bar.sync 0;
+    ld.shared.u32 %r5, [last];
+    setp.ne.u32 %p2, %r5, 3;
+    @%p2 bra DONE;
+    <ALL>
+    xor.b32 %r6, %r1, 63;
+    mul.wide.u32 %rd6, %r6, 4;
+    add.u64 %rd6, %rd1, %rd6;
+    ld.global.u32 %r4, [%rd6];
+    ld.global.u32 %r7, [%rd6+768];
+    add.u32 %r7, %r7, %r4;
+    mul.wide.u32 %rd7, %r1, 4;
+    add.u64 %rd7, %rd2, %rd7;
+    st.global.u32 [%rd7], %r7;
+DONE:
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("fence", ["membar.gl;", ""])
+def test_the_last_of_several_ctas_reads_what_all_have_fenced(order: Order, fence: str) -> None:
+    """As reductions across CTAs do: whole CTAs come to a barrier together, and one thread of each counts."""
+    out = np.zeros(64, np.uint32)
+    text = LAST.replace("<WRITER>", fence).replace("<ALL>", "membar.gl;")
+    given = [np.zeros(256, np.uint32), out, np.zeros(1, np.uint32)]
+    if not fence:
+        with pytest.raises(EmulationFault, match="nothing orders the two"):
+            emulate(text, grid=4, block=64, args=given, order=order)
+        return
+    report = emulate(text, grid=4, block=64, args=given, order=order)
+    assert [a.rule for a in report.advisories] == []
+    assert out.tolist() == [2 * (63 - i) + 192 for i in range(64)]
+
+
 def test_strong_stores_of_different_values_to_one_place_are_no_race() -> None:
     """One of them comes last; plain ones are lost, which nobody asks for."""
     head = FLAGGED[: FLAGGED.index("mul.wide")]

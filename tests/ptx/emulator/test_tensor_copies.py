@@ -29,7 +29,7 @@ from bulk_kernels import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinygpu.ptx.emulator import Report, TensorMap, emulate
+from tinygpu.ptx.emulator import EmulationFault, Report, TensorMap, emulate
 from tinygpu.ptx.emulator.state.emulation import Order
 from tinygpu.ptx.emulator.units.swizzles import SWIZZLES
 
@@ -269,8 +269,12 @@ def test_multicast_fills_the_tiles_of_all_ctas(ctas: int, order: Order) -> None:
     assert report.counters.multicast_bytes == 2 * x.nbytes * (ctas - 1)
 
 
-def pair_kernel() -> str:
-    """With .cta_group::2 both CTAs of a pair complete on the barrier of the first one, which tells the other."""
+def pair_kernel(meet: str = CLUSTER_SYNC, reads: bool = True) -> str:
+    """With .cta_group::2 both CTAs of a pair complete on the barrier of the first one, which tells the other.
+
+    meet   how it tells it
+    reads  whether both read what came
+    """
     issue = map_address()
     issue += f"""    mov.u32 %r2, %cluster_ctarank;
     shl.b32 %r3, %r2, 3;
@@ -289,8 +293,9 @@ NOT_LEADER:
     mul.wide.u32 %rd5, %r8, 512;
     add.u64 %rd20, %rd20, %rd5;
 """
-    body = init() + CLUSTER_SYNC + leader + elected(issue) + first_waits + CLUSTER_SYNC + place
-    body += dump(512).replace("    ld.param.u64 %rd20, [y];\n", "")
+    body = init() + CLUSTER_SYNC + leader + elected(issue) + first_waits + meet
+    if reads:
+        body += place + dump(512).replace("    ld.param.u64 %rd20, [y];\n", "")
     return kernel(".param .align 64 .b8 tm[128], .param .u64 y", body, tile(512) + BARRIER)
 
 
@@ -301,6 +306,20 @@ def test_a_pair_of_ctas_completes_on_one_barrier(space: str) -> None:
     text = pair_kernel().replace("2d.shared::cluster", f"2d.{space}")
     run(text, TensorMap(x, (32, 8)), y, grid=2, cluster=(2, 1, 1))
     assert (y == x).all()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_who_was_told_of_a_copy_that_another_waited_for_may_exit(order: Order) -> None:
+    """However it was told: that the wait was executed before is enough, and whoever was not told exits too early."""
+    x, y = RNG.integers(-99, 99, (16, 32)).astype(np.float16), np.zeros((16, 32), np.float16)
+    relaxed = CLUSTER_SYNC.replace("arrive.", "arrive.relaxed.")
+    for meet in (CLUSTER_SYNC, relaxed):
+        text = pair_kernel(meet, reads=False)
+        assert run(text, TensorMap(x, (32, 8)), y, grid=2, cluster=(2, 1, 1), order=order).faults == ()
+    with pytest.raises(EmulationFault) as told:
+        run(pair_kernel("", reads=False), TensorMap(x, (32, 8)), y, grid=2, cluster=(2, 1, 1), order=order)
+    assert told.value.kind in ("asynchronous copy", "cluster")
+    assert "this CTA exits, but" in told.value.sentence
 
 
 # ---- random tensors -------------------------------------------------------------------------------------------------

@@ -190,3 +190,29 @@ def test_places_and_bits_stay_integers_where_others_are_given_as_floats(machine:
     kernel = build(space.program({"warps": 1}), problem, {"warps": 1}, SolverCache()).kernel
     found = verify(kernel, machine, problem)
     assert found.passed, str(found)
+
+
+class Differing(Machine):
+    """y = the bits in which a and b differ, but for the highest"""
+
+    n, mask = Dim(), 0x7FFFFFFF
+    a, b, y = Input("u32", n), Input("u32", n), Output("u32", n)
+    warps = Param(1, 2)
+    ld, st, whole = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("u32")
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((32 * self.warps,), threads=32 * self.warps)
+        with p.grid((self.n, 32 * self.warps)) as (i,), p.role("all", warps=self.warps):
+            a, b = (p.load(self.ld, x.tile(i, shape=who.shape), who) for x in (self.a, self.b))
+            p.store(self.st, self.y.tile(i, shape=who.shape), (a ^ b) & self.mask)
+
+    @staticmethod
+    def reference(a: Any, b: Any) -> Any:
+        return a ^ b
+
+
+def test_undeclared_words_have_their_highest_bit() -> None:
+    problem = Differing.problem(n=97)
+    space = build_space(Differing, problem, device("a100"))
+    kernel = build(space.program({"warps": 1}), problem, {"warps": 1}, SolverCache()).kernel
+    assert not verify(kernel, Differing, problem).passed

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tinygpu as tg
+from tinygpu.devices import device
 from tinygpu.language import (
     Dim,
     Input,
@@ -26,9 +27,14 @@ from tinygpu.language import (
     rsqrt,
     sqrt,
     uniform,
+    where,
 )
 from tinygpu.ptx import isa
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.inputs import drawn, has_few_lines, has_lines
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
 
 LONG = 4096
 
@@ -330,3 +336,60 @@ def test_undeclared_integers_differ_by_what_their_type_holds() -> None:
             return np.maximum(x - z, -2)
 
     assert verdict(Difference, n=300) == (True, [])
+
+
+class Planes(Machine):
+    """y = x less its mean over two axes, over its deviation there"""
+
+    b, c, n = Dim(), Dim(), Dim()
+    x, y, guarded = Input("f32", b, c, n), Output("f32", b, c, n), 1.0
+    warps = Param(1)
+    ld, st, add, by = isa.LdGlobal(1), isa.StGlobal(1), isa.Add("f32"), isa.Exchange("shuffles")
+    arithmetic, whole, exact = isa.arithmetic("f32"), isa.arithmetic("s32"), False
+
+    def program(self, p: Tracer) -> None:
+        shape = (1, 4, 32)
+        who = blocked(shape, threads=32)
+        with p.grid((self.b, 1)) as (z,), p.role("all", warps=1):
+            tiles = (self.c, 4), (self.n, 32)
+
+            def x(i: Any, j: Any) -> Any:
+                return p.load(self.ld, self.x.tile(z, i, j, shape=shape), who)
+
+            def mean(total: Any) -> Any:
+                lines = p.reduce(self.add, total, axis=2, by=self.by)
+                return p.reduce(self.add, lines, axis=1, by=self.by) / (self.c * self.n)
+
+            total, spread = p.full(who, "f32"), p.full(who, "f32")
+            with p.loops(*tiles) as (i, j):
+                total += x(i, j)
+            middle = mean(total)
+            with p.loops(*tiles) as (i, j):
+                inside = (p.index(who.along(1), 1) + i < self.c) & (p.index(who.along(2), 2) + j < self.n)
+                spread += where(inside, (x(i, j) - middle) ** 2, 0.0)
+            scale = rsqrt(mean(spread) + self.guarded * 1e-5)
+            with p.loops(*tiles) as (i, j):
+                p.store(self.st, self.y.tile(z, i, j, shape=shape), (x(i, j) - middle) * scale)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        mean = x.mean(axis=(1, 2), keepdims=True)
+        return (x - mean) / np.sqrt(((x - mean) ** 2).mean(axis=(1, 2), keepdims=True) + 1e-5)
+
+
+class PlanesWithoutEpsilon(Planes):
+    """the same, of constants none"""
+
+    guarded = 0.0
+
+
+@pytest.mark.parametrize(("machine", "by"), [(Planes, set()), (PlanesWithoutEpsilon, {"blocks"})])
+def test_what_is_reduced_over_two_axes_is_constant_once(machine: type[Machine], by: set[str]) -> None:
+    """Zeros in the lines of some rows alone leave the planes different numbers."""
+    problem = machine.problem(b=3, c=7, n=45)
+    space = build_space(machine, problem, device("a100"))
+    (point,) = space.space.sample(1, np.random.default_rng(0))
+    found = verify(build(space.program(point), problem, point, SolverCache()).kernel, machine, problem)
+    assert {c.inputs for c in found.checks if not c.passed} >= by, str(found)
+    assert found.passed is not bool(by)
+    assert {"blocks", "other blocks"} <= {c.inputs for c in found.checks}

@@ -411,3 +411,11 @@ def test_numbers_beyond_those_that_are_all_whole_are_drawn_as_ever(sign: int) ->
 )
 def test_integers_from_the_least_of_their_type_on(kind: str, low: int, end: int, sentence: str) -> None:
     assert integers(low, end).misfit(dtype(kind)) == sentence
+
+
+@pytest.mark.parametrize(("low", "high"), [(-100, 50), (-7, 1000), (-1, 2)])
+def test_integers_on_both_sides_of_zero_come_to_those_beside_it_and_beside_the_least(low: int, high: int) -> None:
+    """A rule for one negative number is not one for all: label -100 is not label -1, nor -99."""
+    for seed in range(20):
+        drawn = set(integers(low, high).at({}).draw(np.random.default_rng(seed), (12,)).tolist())
+        assert {low, high - 1, 0, -1, min(low + 1, 0)} <= drawn
