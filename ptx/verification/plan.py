@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
@@ -62,6 +63,9 @@ RUNS = (
     "spurious: and what may fail at first does)"
 )
 
+# A problem, the kind of its inputs, and the numbers among them: runs with the same have the same trial.
+Posing: TypeAlias = tuple[Problem, Inputs, tuple[float, ...]]
+
 # Of the first, the second and all later orders.
 _WHOLE: tuple[Inputs, Inputs, Inputs] = ("integers", "integers", "signs")
 
@@ -83,6 +87,10 @@ class Run:
     where: str = ""
     alone: bool = False
     numbers: tuple[float, ...] = ()
+
+    @property
+    def posing(self) -> Posing:
+        return self.problem, self.inputs, self.numbers
 
     def rounds(self, kernel: Kernel) -> int:
         """What the run costs beside others: tiles of its grid, times the slots that each uses."""
@@ -263,7 +271,7 @@ def _distinct(runs: Sequence[Run]) -> Iterator[Run]:
     """Each run once, whatever it is for."""
     seen = set()
     for run in runs:
-        key = (run.problem, run.inputs, run.order, run.ctas, run.alone, run.numbers)
+        key = (*run.posing, run.order, run.ctas, run.alone)
         if key not in seen:
             seen.add(key)
             yield run

@@ -37,9 +37,9 @@ from tinygpu.ptx.verification import beyond, itself, within_memory
 from tinygpu.ptx.verification.budget import Budget
 from tinygpu.ptx.verification.comparison import Check, compare
 from tinygpu.ptx.verification.far_rows import far_check, far_rows
-from tinygpu.ptx.verification.inputs import Inputs, buffers_of, workspaces
+from tinygpu.ptx.verification.inputs import buffers_of, workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
-from tinygpu.ptx.verification.plan import Run, plan
+from tinygpu.ptx.verification.plan import Posing, Run, plan
 from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, why_not_judged, why_not_run
 from tinygpu.ptx.verification.shortened import shortened
 from tinygpu.ptx.verification.traced import traced
@@ -159,7 +159,7 @@ def verify(
     checks: list[Check] = []
     code = _prepared(kernel, lines)
     first: Report | None = None
-    trials: dict[tuple[Problem, Inputs, tuple[float, ...]], Trial] = {}
+    trials: dict[Posing, Trial] = {}
 
     def ended() -> bool:
         return to_first_failure and any(not c.passed for c in checks)
@@ -174,11 +174,11 @@ def verify(
         sentence = run.where or f"{run.inputs}, {run.order}"
         if not ended() and budget.allows(sentence, run.rounds(kernel)):
             budget.begins(run.rounds(kernel))
-            if (posing := (run.problem, run.inputs, run.numbers)) not in trials:
-                trials[posing] = draw(
+            if run.posing not in trials:
+                trials[run.posing] = draw(
                     machine, run.problem, run.inputs, seed, point=dict(kernel.point), numbers=run.numbers
                 )
-            check, report = _run(kernel, code, run, trials[posing], seed, lines)
+            check, report = _run(kernel, code, run, trials[run.posing], seed, lines)
             checks.append(check)
             first = first or report
             if run.inputs == "specials" and check.passed and 2 * check.special > check.elements:
@@ -252,7 +252,7 @@ def _far(
     machine: type[Machine],
     problem: Problem,
     run: Run,
-    trials: Mapping[tuple[Problem, Inputs, tuple[float, ...]], Trial],
+    trials: Mapping[Posing, Trial],
     seed: int,
     budget: Budget,
     lines: LineInfo | None,
@@ -262,7 +262,7 @@ def _far(
     if isinstance(far, str):
         budget.left_out.append(far)
         return []
-    trial = trials.get((run.problem, run.inputs, run.numbers))
+    trial = trials.get(run.posing)
     if far is None or trial is None or not budget.allows(str(far), run.rounds(kernel)):
         return []
     budget.begins(run.rounds(kernel))

@@ -25,11 +25,13 @@ from tinygpu.language import (
 from tinygpu.ptx import isa
 
 B = 64  # queries, and keys, of a block
-NONE = -1e30  # what no score comes near, and is no infinity: a difference of two of them is a number
+NONE = -1e30  # what no finite score comes near, and is no infinity: a difference of two of them is a number
 
 
 class BlockAttention(Machine):
-    """Causal attention, of which each block of queries sees the blocks of keys in its list; 0 where it sees none"""
+    """Causal attention, of which each block of queries sees the blocks of keys in its list; 0 where no score is more than
+    minus infinity, or there is none
+    """
 
     h, s, total = Dim(), Dim(), Dim()
     d = Dim(64, 128)
@@ -103,6 +105,8 @@ class BlockAttention(Machine):
             if not keys:
                 out.append(np.zeros((h, d)))
                 continue
-            e = np.exp(scores[:, row, keys] - scores[:, row, keys].max(axis=1, keepdims=True))
-            out.append((e.astype(q.dtype)[:, None, :] @ v[:, keys])[:, 0] / e.sum(axis=1, keepdims=True))
+            most = scores[:, row, keys].max(axis=1, keepdims=True)
+            e = np.exp(scores[:, row, keys] - np.where(most == -np.inf, 0.0, most))
+            total = e.sum(axis=1, keepdims=True)
+            out.append((e.astype(q.dtype)[:, None, :] @ v[:, keys])[:, 0] / np.where(total == 0.0, 1.0, total))
         return np.stack(out, axis=1)

@@ -48,3 +48,4 @@ def test_a_round_that_stands_behind_its_loop_is_one_of_it(step: Expr | int) -> N
     assert not same_quotients(rounds(N - 2 * step, step) + 2, rounds(N, step), {"n"})  # two, of short ones too
     assert not same_quotients(rounds(N - step, step), rounds(N, step), {"n"})
     assert not same_quotients(rounds(N - 1, step) + 1, rounds(N, step), {"n"})
+    assert not same_quotients((N - step) // step + 1, N // step, {"n"})  # of what is below zero nothing is said
