@@ -29,8 +29,8 @@ NONE = -1e30  # what no finite score comes near, and is no infinity: a differenc
 
 
 class BlockAttention(Machine):
-    """Causal attention, of which each block of queries sees the blocks of keys in its list; 0 where no score is more than
-    minus infinity, or there is none
+    """Causal attention, of which each block of queries sees the blocks of keys in its list; 0 where no score is more
+    than minus infinity, or there is none
     """
 
     h, s, total = Dim(), Dim(), Dim()
