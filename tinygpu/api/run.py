@@ -24,17 +24,23 @@ from tinygpu.seeds import check_seed
 class Ran:
     """What a program made, beside what the machine's reference makes of the same inputs.
 
+    trial        what it read
     results      by name
     differences  by name
     """
 
     made: Chosen
+    trial: Trial
     results: Mapping[str, NDArray[Any]]
     differences: Mapping[str, Difference]
 
     @property
     def passed(self) -> bool:
         return not any(d.wrong for d in self.differences.values())
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A tensor as the program left it: what it only read as it was."""
+        return self.results[name] if name in self.results else self.trial.arrays[name]
 
 
 def run_drawn(made: Chosen, inputs: Inputs, seed: int = 0) -> Ran:
@@ -74,4 +80,4 @@ def _viewed(operand: Operand, array: NDArray[Any]) -> NDArray[Any]:
 def _ran(made: Chosen, trial: Trial) -> Ran:
     results = run_program(made, trial.arrays, trial.scalars)
     found = {name: difference(trial.problem.operand(name), a, trial.answers[name]) for name, a in results.items()}
-    return Ran(made, results, found)
+    return Ran(made, trial, results, found)

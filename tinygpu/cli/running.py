@@ -40,6 +40,7 @@ def ran_json(ran: Ran, written: Sequence[Path]) -> dict[str, Any]:
     return {
         "passed": ran.passed,
         "point": ran.made.point,
+        "scalars": {name: plain(float(value)) for name, value in ran.trial.scalars.items()},
         "outputs": [
             {
                 "name": name, "dtype": ran.made.space.problem.operand(name).dtype.name,
@@ -55,7 +56,8 @@ def ran_json(ran: Ran, written: Sequence[Path]) -> dict[str, Any]:
 def ran_report(ran: Ran, written: Sequence[Path], inputs: str) -> None:
     """The candidate, and each result beside the reference."""
     print("candidate " + " ".join(f"{k}={v}" for k, v in ran.made.point.items()))
-    print(f"its program, run in NumPy by what its instructions mean, on {inputs}:")
+    numbers = "".join(f", {name}={value}" for name, value in ran.trial.scalars.items())
+    print(f"its program, run in NumPy by what its instructions mean, on {inputs}{numbers}:")
     for name, d in ran.differences.items():
         kind = ran.made.space.problem.operand(name).dtype
         print(f"  {name}: {kind}[{', '.join(map(str, ran.results[name].shape))}] {verdict(d)}")

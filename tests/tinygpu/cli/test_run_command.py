@@ -52,8 +52,19 @@ def ran(*words: str) -> Any:
 def test_inputs_are_drawn_as_verification_draws_them(inputs: str, verdict: str) -> None:
     result = ran(*ASKED, "--inputs", inputs, "--seed", "3")
     assert result.exit_code == 0
-    head = f"{POINT}its program, run in NumPy by what its instructions mean, on {inputs}, seed 3:\n"
-    assert result.stdout.startswith(f"{head}  y: f32[70] is what the reference makes, {verdict}")
+    head = f"{POINT}its program, run in NumPy by what its instructions mean, on {inputs}, seed 3, a="
+    assert result.stdout.startswith(head)
+    assert f":\n  y: f32[70] is what the reference makes, {verdict}" in result.stdout
+
+
+def test_what_was_drawn_is_written_and_gives_the_same_again(tmp_path: Path) -> None:
+    files = [word for name in "xzy" for word in ("--save", f"{name}={tmp_path}/{name}.npy")]
+    data = json.loads(ran(*ASKED, "--inputs", "random", *files, "--json").stdout)
+    assert set(data["scalars"]) == {"a", "b"}
+    given = [f"--input={name}={tmp_path}/{name}.npy" for name in "xz"]
+    numbers = [word for name, value in data["scalars"].items() for word in ("--scalar", f"{name}={value}")]
+    assert ran(*ASKED, *given, *numbers, "--save", f"y={tmp_path}/again.npy").exit_code == 0
+    assert np.array_equal(np.load(tmp_path / "y.npy"), np.load(tmp_path / "again.npy"))
 
 
 def test_arrays_come_from_files_and_results_go_to_files(tmp_path: Path) -> None:
@@ -64,7 +75,7 @@ def test_arrays_come_from_files_and_results_go_to_files(tmp_path: Path) -> None:
     out = tmp_path / "out.npy"
     result = ran(*ASKED, *given, "--scalar", "a=2", "--scalar", "b=3", "--save", f"y={out}")
     assert result.stdout == (
-        f"{POINT}its program, run in NumPy by what its instructions mean, on the arrays that were given:\n"
+        f"{POINT}its program, run in NumPy by what its instructions mean, on the arrays that were given, a=2.0, b=3.0:\n"
         f"  y: f32[70] is what the reference makes, bit for bit\nwrote {out}\n"
     )
     assert np.array_equal(np.load(out), 2 * x + 3)
@@ -96,7 +107,7 @@ def test_a_program_that_is_wrong_says_where_and_files_of_narrow_floats_are_read(
         (["--input", "x=FILE", "--input", "q=FILE"], 1, "Axpby reads no 'q'; it takes arrays for x, z"),
         (["--input", "x=FILE", "--input", "z=FILE"], 1, "Axpby takes the numbers a, b by name; none was given"),
         (["--scalar", "a=2"], 1, "--scalar goes with --input: what is drawn has numbers of its own"),
-        (["--save", "q=out.npy"], 1, "--save: Axpby writes no 'q'; it writes y"),
+        (["--save", "q=out.npy"], 1, "--save: Axpby has no tensor 'q'; it has x, z, y"),
         (["--inputs", "zeros"], 1, "--inputs is integers, random or specials, not 'zeros'"),
         (["--seed", "-1"], 1, "a seed is a whole number from 0 on, not -1"),
         (["--scalar", "a"], 2, "--scalar takes name=number, not 'a'"),

@@ -29,7 +29,7 @@ def run_command(
         str, typer.Option("--inputs", help="what is drawn without --input: integers, random or specials")
     ] = "integers",
     seed: Annotated[int, typer.Option(help="of the inputs that are drawn")] = 0,
-    save: Annotated[list[str], typer.Option(help="c=out.npy: write a result")] = [],
+    save: Annotated[list[str], typer.Option(help="c=out.npy: write a tensor, a result or what was drawn")] = [],
     as_json: JSON = False,
 ) -> None:
     """Run the program of one candidate in NumPy, by what its instructions mean, and compare with the reference.
@@ -56,14 +56,14 @@ def run_command(
     if values and not files:
         raise ArgumentError("--scalar goes with --input: what is drawn has numbers of its own")
     made = point_of(machine, shape, device, point, dtype, major, ld, align, option)
-    written = [o.name for o in made.space.problem.operands if o.access != "in"]
+    tensors = [o.name for o in made.space.problem.operands]
     for name in targets:
-        if name not in written:
-            title, known = made.space.machine.__name__, ", ".join(written)
-            raise ArgumentError(f"--save: {title} writes no {name!r}; it writes {known}")
+        if name not in tensors:
+            title, known = made.space.machine.__name__, ", ".join(tensors)
+            raise ArgumentError(f"--save: {title} has no tensor {name!r}; it has {known}")
     ran = run_given(made, load_inputs(files), values) if files else run_drawn(made, kind, seed)
     for name, path in targets.items():
-        save_array(path, ran.results[name])
+        save_array(path, ran.array(name))
     if as_json:
         print(json.dumps(ran_json(ran, tuple(targets.values())), indent=2))
     else:
