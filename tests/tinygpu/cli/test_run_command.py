@@ -75,7 +75,8 @@ def test_arrays_come_from_files_and_results_go_to_files(tmp_path: Path) -> None:
     out = tmp_path / "out.npy"
     result = ran(*ASKED, *given, "--scalar", "a=2", "--scalar", "b=3", "--save", f"y={out}")
     assert result.stdout == (
-        f"{POINT}its program, run in NumPy by what its instructions mean, on the arrays that were given, a=2.0, b=3.0:\n"
+        f"{POINT}its program, run in NumPy by what its instructions mean, on the arrays that were given, "
+        "a=2.0, b=3.0:\n"
         f"  y: f32[70] is what the reference makes, bit for bit\nwrote {out}\n"
     )
     assert np.array_equal(np.load(out), 2 * x + 3)
