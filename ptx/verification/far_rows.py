@@ -25,8 +25,8 @@ from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.backed import Backed, Window, joined
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.derived import legality
-from tinygpu.ptx.verification.inputs import buffers_of, workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
+from tinygpu.ptx.verification.memory import buffers_of, workspaces
 from tinygpu.ptx.verification.named_rows import Naming, namings
 from tinygpu.ptx.verification.trial import Trial
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tinygpu.ptx.emulator import DeviceBuffer, Order, PreparedKernel, Report
 from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernels import Kernels, Stage
-from tinygpu.ptx.verification.inputs import host_tensors, workspaces
+from tinygpu.ptx.verification.memory import host_tensors, workspaces
 from tinygpu.ptx.verification.operands import HostTensor, host_tensor
 
 

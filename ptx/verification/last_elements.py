@@ -5,6 +5,7 @@ A loop that ends an element too early loses the last one, and of a largest or a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.distributions import Distribution
+from tinygpu.language.declared import Declared
+from tinygpu.language.inputs import input_distributions
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx.verification.signs import signed_operands
 
@@ -54,6 +57,12 @@ def with_last_elements(
             np.moveaxis(wide, axis, -1)[..., -1] = np.where(turns, *ends)
         out[o.name] = wide.astype(o.dtype.numpy)
     return out
+
+
+def has_single_lines(machine: type[Declared], problem: Problem) -> bool:
+    """Whether a tensor of numbers of either sign is one line along an axis: of it one end is the last, and no other."""
+    shapes = [o.shape for o in signed_operands(problem, input_distributions(machine, problem))]
+    return any(math.prod(shape) == size for shape in shapes for size in shape)
 
 
 def _may_change(o: Operand, declared: Mapping[str, Distribution]) -> bool:

@@ -21,8 +21,9 @@ from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.lower import probed
 from tinygpu.ptx.lowering.probe import PROBES, VECTOR, WORD_BYTES, Spot, spots
-from tinygpu.ptx.verification.inputs import WHOLE, buffers_of, workspaces
+from tinygpu.ptx.verification.inputs import WHOLE
 from tinygpu.ptx.verification.lockstep import Lockstep
+from tinygpu.ptx.verification.memory import buffers_of, workspaces
 from tinygpu.ptx.verification.probe_log import recorded
 from tinygpu.ptx.verification.trial import Trial, rounding_of
 

@@ -31,20 +31,15 @@ from tinygpu.ptx.verification.derived import (
     of_integers,
     tiles_per_cta,
 )
-from tinygpu.ptx.verification.inputs import (
-    SMALL,
-    Inputs,
-    free_floats,
-    has_blocks,
-    has_few_blocks,
-    has_few_lines,
-    has_few_specials,
-    has_lines,
-    has_other_signs,
-    has_single_lines,
-)
+from tinygpu.ptx.verification.inputs import Inputs
+from tinygpu.ptx.verification.last_elements import has_single_lines
+from tinygpu.ptx.verification.lines import has_blocks, has_few_blocks, has_few_lines, has_lines
 from tinygpu.ptx.verification.little import little_left
 from tinygpu.ptx.verification.neighbours import has_few_neighbours, has_neighbours
+from tinygpu.ptx.verification.signs import has_other_signs
+from tinygpu.ptx.verification.specials import has_few_specials
+from tinygpu.ptx.verification.undeclared import free_floats
+from tinygpu.ptx.verification.values import SMALL
 from tinygpu.schedulers.run_time import Numbers
 
 # What the words mean that name a run.

@@ -25,8 +25,8 @@ from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.backed import Backed, shape_of
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.cut import cut_of
-from tinygpu.ptx.verification.inputs import workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
+from tinygpu.ptx.verification.memory import workspaces
 from tinygpu.ptx.verification.trial import draw
 from tinygpu.schedulers.run_time import Numbers
 

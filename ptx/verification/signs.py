@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.distributions import Distribution
+from tinygpu.language.declared import Declared
+from tinygpu.language.inputs import input_distributions
 from tinygpu.language.problem import Operand, Problem
 
 # Laws of which any number between the ends may be drawn, whatever the others are.
@@ -41,6 +43,13 @@ def with_signs(
             turned = np.clip(turned, *law.ends_drawn)
         out[o.name] = turned.reshape(array.shape).astype(o.dtype.numpy)
     return out
+
+
+def has_other_signs(machine: type[Declared], problem: Problem) -> bool:
+    """Whether another tensor than the first may have lines of either sign, or scalars have two ends."""
+    declared = input_distributions(machine, problem)
+    ends = any(s.name in declared for s in machine.scalars(dict(problem.options)))
+    return ends or len(signed_operands(problem, declared)) > 1
 
 
 def signed_operands(problem: Problem, declared: Mapping[str, Distribution]) -> list[Operand]:

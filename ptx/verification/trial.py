@@ -17,16 +17,11 @@ from tinygpu.language.reference import constants_of, precision_of, reference_of
 from tinygpu.ptx.bounds.answers import Answer, answers
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.verification.inputs import (
-    SMALL,
-    WHOLE,
-    Inputs,
-    drawn,
-    has_free_integers,
-    host_tensors,
-    whole_ends,
-)
+from tinygpu.ptx.verification.inputs import WHOLE, Inputs, drawn
+from tinygpu.ptx.verification.memory import host_tensors
 from tinygpu.ptx.verification.operands import HostTensor
+from tinygpu.ptx.verification.undeclared import has_free_integers
+from tinygpu.ptx.verification.values import SMALL, whole_ends
 from tinygpu.ptx.verification.whole_results import in_floats
 
 Made = TypeVar("Made")
@@ -186,7 +181,7 @@ def reference_answers(
 
 def _has_place(problem: Problem, output: str, answer: Answer, rounding: Rounding) -> bool:
     """Whether no number of an output is beyond its type, nor one on the way beyond 64 bits."""
-    least, most = whole_ends(problem, output)
+    least, most = whole_ends(problem.operand(output).dtype)
     with np.errstate(invalid="ignore"):
         return "wrapped" not in answer.marks and not np.any((answer.value < least) | (answer.value > most))
 
@@ -199,5 +194,5 @@ def _holds(problem: Problem, output: str, answer: Answer, rounding: Rounding) ->
     narrow = rounding.approximation and "approximated" not in answer.marks
     if narrow or answer.followed or not answer.marks.isdisjoint(("outgrown", "wrapped")):
         return False
-    least, most = whole_ends(problem, output)
+    least, most = whole_ends(problem.operand(output).dtype)
     return bool(np.min(answer.value, initial=0) >= least and np.max(answer.value, initial=0) <= most)

@@ -37,8 +37,8 @@ from tinygpu.ptx.verification import beyond, itself, within_memory
 from tinygpu.ptx.verification.budget import Budget
 from tinygpu.ptx.verification.comparison import Check, compare
 from tinygpu.ptx.verification.far_rows import far_check, far_rows
-from tinygpu.ptx.verification.inputs import buffers_of, workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
+from tinygpu.ptx.verification.memory import buffers_of, workspaces
 from tinygpu.ptx.verification.plan import Posing, Run, plan
 from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, why_not_judged, why_not_run
 from tinygpu.ptx.verification.shortened import shortened

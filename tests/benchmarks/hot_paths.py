@@ -17,7 +17,8 @@ from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.emulator import PreparedKernel, emulate, prepare
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import arguments, make_inputs
+from tinygpu.ptx.verification.inputs import make_inputs
+from tinygpu.ptx.verification.memory import arguments
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime

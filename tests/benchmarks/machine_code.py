@@ -29,7 +29,8 @@ from tinygpu.ptx.assembling.ptxas import Ptxas, find_ptxas
 from tinygpu.ptx.emulator import Report, emulate
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import arguments, make_inputs
+from tinygpu.ptx.verification.inputs import make_inputs
+from tinygpu.ptx.verification.memory import arguments
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -34,7 +34,8 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.ptx.emulator import Caches, Traffic, emulate
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import arguments, make_inputs, workspaces
+from tinygpu.ptx.verification.inputs import make_inputs
+from tinygpu.ptx.verification.memory import arguments, workspaces
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space

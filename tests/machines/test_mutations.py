@@ -31,7 +31,7 @@ from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.comparison import compare
 from tinygpu.ptx.verification.derived import derive
-from tinygpu.ptx.verification.inputs import arguments
+from tinygpu.ptx.verification.memory import arguments
 from tinygpu.ptx.verification.trial import draw
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space

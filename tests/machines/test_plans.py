@@ -23,9 +23,10 @@ from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification import whole
 from tinygpu.ptx.verification.derived_whole import derive_whole
 from tinygpu.ptx.verification.in_order import run_stage
-from tinygpu.ptx.verification.inputs import SMALL, drawn
+from tinygpu.ptx.verification.inputs import drawn
 from tinygpu.ptx.verification.step_judge import StepJudge
 from tinygpu.ptx.verification.trial import reference_answers, rounding_of
+from tinygpu.ptx.verification.values import SMALL
 from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.minimize import minimize
 from tinygpu.search.plan_time import PlanTime

@@ -21,7 +21,7 @@ from tinygpu.language import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.assembling.ptxas import Ptxas
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.verification.inputs import arguments
+from tinygpu.ptx.verification.memory import arguments
 from tinygpu.ptx.verification.operands import HostTensor
 from tinygpu.spaces.build import build_space
 

@@ -29,7 +29,8 @@ from tinygpu.ptx.assembling.assembler import AssemblerUnavailable
 from tinygpu.ptx.emulator import emulate
 from tinygpu.ptx.emulator.hardware_counters import HARDWARE_COUNTERS
 from tinygpu.ptx.measuring.bundle import Entry, read_bundle, write_bundle
-from tinygpu.ptx.verification.inputs import arguments, make_inputs, workspaces
+from tinygpu.ptx.verification.inputs import make_inputs
+from tinygpu.ptx.verification.memory import arguments, workspaces
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.preference import ranked

@@ -16,7 +16,7 @@ from tinygpu.ptx.emulator import emulate
 from tinygpu.ptx.emulator.units import short_sums as emulated
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.comparison import compare
-from tinygpu.ptx.verification.inputs import arguments, workspaces
+from tinygpu.ptx.verification.memory import arguments, workspaces
 from tinygpu.ptx.verification.trial import Trial, adds_short, draw, reference_answers, rounding_of
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space

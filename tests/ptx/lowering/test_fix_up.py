@@ -21,7 +21,8 @@ from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.runtime.launch import Launch
-from tinygpu.ptx.verification.inputs import arguments, make_inputs, workspaces
+from tinygpu.ptx.verification.inputs import make_inputs
+from tinygpu.ptx.verification.memory import arguments, workspaces
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.solver.smem import SolverCache

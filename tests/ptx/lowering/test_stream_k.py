@@ -22,7 +22,7 @@ from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.runtime.launch import Launch
-from tinygpu.ptx.verification.inputs import arguments, workspaces
+from tinygpu.ptx.verification.memory import arguments, workspaces
 from tinygpu.ptx.verification.trial import draw
 from tinygpu.ptx.verification.verify import compare, verify
 from tinygpu.schedulers.launch_rule import MOST_CLUSTERS

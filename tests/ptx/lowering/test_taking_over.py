@@ -23,8 +23,8 @@ from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.lower import lowered
 from tinygpu.ptx.protocol.certificate import certify
-from tinygpu.ptx.verification.inputs import buffers_of
 from tinygpu.ptx.verification.located import follow, with_probes
+from tinygpu.ptx.verification.memory import buffers_of
 from tinygpu.ptx.verification.plan import plan
 from tinygpu.ptx.verification.sampled import chosen_clusters
 from tinygpu.ptx.verification.trial import draw

@@ -13,7 +13,8 @@ from tinygpu.language.problem import Problem
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_blackwell_scaled import MatmulBlackwellMx
 from tinygpu.ptx.verification import trial
-from tinygpu.ptx.verification.inputs import SMALL, Inputs
+from tinygpu.ptx.verification.inputs import Inputs
+from tinygpu.ptx.verification.values import SMALL
 
 
 @given(st.sets(st.integers(1, 10**6), min_size=1, max_size=12), st.integers(0, 10**6))

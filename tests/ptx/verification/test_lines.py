@@ -31,7 +31,8 @@ from tinygpu.language import (
 )
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import drawn, has_few_lines, has_lines
+from tinygpu.ptx.verification.inputs import drawn
+from tinygpu.ptx.verification.lines import has_few_lines, has_lines
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space

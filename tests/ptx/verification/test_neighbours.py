@@ -27,9 +27,10 @@ from tinygpu.language import (
 )
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import drawn, free_floats
+from tinygpu.ptx.verification.inputs import drawn
 from tinygpu.ptx.verification.neighbours import has_few_neighbours, has_neighbours
 from tinygpu.ptx.verification.trial import draw
+from tinygpu.ptx.verification.undeclared import free_floats
 from tinygpu.ptx.verification.verify import _unvaried, verify
 from tinygpu.ptx.verification.voices import who_is_wrong
 from tinygpu.solver.smem import SolverCache

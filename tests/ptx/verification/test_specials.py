@@ -13,7 +13,7 @@ from tinygpu.dtypes import dtype
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx import isa
-from tinygpu.ptx.verification.inputs import has_few_specials, with_specials
+from tinygpu.ptx.verification.specials import has_few_specials, with_specials
 
 
 def special(array: Any, drawn: Any) -> Any:

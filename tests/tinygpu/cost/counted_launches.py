@@ -10,7 +10,8 @@ from tinygpu.devices import device
 from tinygpu.language import HEURISTICS, Machine
 from tinygpu.ptx.emulator import Caches, Counters, Report, emulate
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import arguments, make_inputs, workspaces
+from tinygpu.ptx.verification.inputs import make_inputs
+from tinygpu.ptx.verification.memory import arguments, workspaces
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 

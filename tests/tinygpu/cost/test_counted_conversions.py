@@ -20,7 +20,8 @@ from tinygpu.machines.softmax import Softmax
 from tinygpu.ptx import isa
 from tinygpu.ptx.launching.emulated import emulate_launch
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import buffers_of, make_inputs, workspaces
+from tinygpu.ptx.verification.inputs import make_inputs
+from tinygpu.ptx.verification.memory import buffers_of, workspaces
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 

@@ -25,7 +25,8 @@ from tinygpu.program.windows import counts_to
 from tinygpu.ptx import isa
 from tinygpu.ptx.emulator import Caches, emulate
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import arguments, make_inputs
+from tinygpu.ptx.verification.inputs import make_inputs
+from tinygpu.ptx.verification.memory import arguments
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 from tinygpu.testing.coverage import value

@@ -17,7 +17,7 @@ from tinygpu.machines.rotary import Rotary
 from tinygpu.program.tree import walk
 from tinygpu.ptx.emulator import Caches, emulate
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import arguments, host_tensors
+from tinygpu.ptx.verification.memory import arguments, host_tensors
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 

@@ -14,7 +14,8 @@ from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.ptx import isa
 from tinygpu.ptx.emulator import Caches, emulate
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.verification.inputs import arguments, make_inputs
+from tinygpu.ptx.verification.inputs import make_inputs
+from tinygpu.ptx.verification.memory import arguments
 from tinygpu.search.predicted import counted_at
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space

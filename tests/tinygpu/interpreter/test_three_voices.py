@@ -31,7 +31,8 @@ from tinygpu.program.program import Program
 from tinygpu.ptx.emulator import emulate
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.comparison import compare_arrays
-from tinygpu.ptx.verification.inputs import Inputs, arguments
+from tinygpu.ptx.verification.inputs import Inputs
+from tinygpu.ptx.verification.memory import arguments
 from tinygpu.ptx.verification.trial import Trial, draw
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space

@@ -42,8 +42,8 @@ from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.context import open_context
 from tinygpu.ptx.runtime.elements import ELEMENTS, element
 from tinygpu.ptx.runtime.errors import WrongArray
-from tinygpu.ptx.verification.inputs import declared_values
 from tinygpu.ptx.verification.trial import draw
+from tinygpu.ptx.verification.values import declared_values
 
 N = 7
 
@@ -71,7 +71,7 @@ def random_values(rng: np.random.Generator) -> Values:
 
 def held(values: Values, kind: str, shape: tuple[int, ...], seed: int, inputs: Any) -> tuple[Distribution, Any]:
     made = values.at({})
-    return made, declared_values(np.random.default_rng(seed), made, dtype(kind), shape, inputs)
+    return made, declared_values(np.random.default_rng(seed), made, dtype(kind), shape, inputs == "integers")
 
 
 def draws_as_promised(seed: int) -> None:
@@ -368,7 +368,7 @@ def test_an_output_has_no_values_and_a_scalar_those_of_its_type() -> None:
 
 def test_types_of_ml_dtypes_are_those_of_elements() -> None:
     """Draws are rounded by the run time's own types, and seen by NumPy's."""
-    found = declared_values(np.random.default_rng(0), uniform(0.1, 0.2).at({}), dtype("bf16"), (50,), "random")
+    found = declared_values(np.random.default_rng(0), uniform(0.1, 0.2).at({}), dtype("bf16"), (50,), whole=False)
     assert found.dtype == ml_dtypes.bfloat16
 
 

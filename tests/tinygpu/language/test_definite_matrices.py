@@ -28,16 +28,16 @@ from tinygpu.language import (
 )
 from tinygpu.ptx import isa
 from tinygpu.ptx.measuring.subject import draw as draw_on_gpu
-from tinygpu.ptx.verification.inputs import declared_values
+from tinygpu.ptx.verification.values import declared_values
 
 # What a type holds, and what rounding does to the condition number of such a matrix.
 MOST = {"f64": 2.0**40, "f32": 2.0**22, "tf32": 512.0, "f16": 512.0, "bf16": 64.0, "e4m3": 4.0, "e5m2": 2.0}
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 64, 127)
 
 
-def drawn(condition: float, kind: str, shape: tuple[int, ...], seed: int, inputs: Any = "random") -> NDArray[Any]:
+def drawn(condition: float, kind: str, shape: tuple[int, ...], seed: int, whole: bool = False) -> NDArray[Any]:
     made = positive_definite(condition).at({})
-    found = declared_values(np.random.default_rng(seed), made, dtype(kind), shape, inputs)
+    found = declared_values(np.random.default_rng(seed), made, dtype(kind), shape, whole)
     assert found.dtype == dtype(kind).numpy
     assert found.shape == shape
     return found.astype(np.float64)
@@ -74,7 +74,7 @@ def test_matrices_are_dense_and_differ() -> None:
 @pytest.mark.parametrize(("condition", "coupled"), [(16.0, True), (6.8, False), (1.0, False)])
 def test_whole_matrices_have_whole_factors(size: int, condition: float, coupled: bool) -> None:
     for kind in ("f32", "bf16", "f16"):
-        matrix = drawn(condition, kind, (size, size), 3, "integers")
+        matrix = drawn(condition, kind, (size, size), 3, whole=True)
         factor = np.linalg.cholesky(matrix)
         assert np.array_equal(factor, np.rint(factor))
         assert np.array_equal(factor @ factor.T, matrix)
@@ -83,11 +83,11 @@ def test_whole_matrices_have_whole_factors(size: int, condition: float, coupled:
 
 
 def test_batches_have_a_matrix_each_and_windows_the_first_rows_and_columns() -> None:
-    for inputs in ("random", "integers"):
-        many = drawn(64, "f32", (2, 3, 6, 6), 5, inputs).reshape(-1, 6, 6)
+    for of_whole in (False, True):
+        many = drawn(64, "f32", (2, 3, 6, 6), 5, of_whole).reshape(-1, 6, 6)
         assert all(np.linalg.eigvalsh(one)[0] > 0 for one in many)
         assert len({one.tobytes() for one in many}) == 6
-        wide, tall, whole = (drawn(64, "f32", shape, 5, inputs) for shape in ((3, 6), (6, 3), (6, 6)))
+        wide, tall, whole = (drawn(64, "f32", shape, 5, of_whole) for shape in ((3, 6), (6, 3), (6, 6)))
         assert np.array_equal(wide, whole[:3])
         assert np.array_equal(tall, whole[:, :3])
 

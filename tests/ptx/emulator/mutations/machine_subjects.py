@@ -16,7 +16,7 @@ from tinygpu.language import Machine, Problem
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.comparison import compare
-from tinygpu.ptx.verification.inputs import arguments, workspaces
+from tinygpu.ptx.verification.memory import arguments, workspaces
 from tinygpu.ptx.verification.trial import draw
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
