@@ -159,7 +159,7 @@ def _numbering(program: Program, kernel: Kernel, problem: Problem) -> Iterator[t
 
 def _along(axis: int, counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Some tiles along an axis, the first along all others."""
-    for number in sorted({0, 1, 2, counts[axis] - 1} & {*range(counts[axis])}):
+    for number in sorted({n for n in (0, 1, 2, counts[axis] - 1) if 0 <= n < counts[axis]}):
         yield tuple(number if a == axis else 0 for a in range(len(counts)))
 
 
