@@ -11,6 +11,7 @@ import numpy as np
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.bounds.array import Enclosed
 from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Mark, Values, exactly
+from tinygpu.ptx.bounds.of_sizes import of_sizes
 from tinygpu.ptx.bounds.sensitivity import sensitivity
 
 Reference = Callable[..., Any]
@@ -71,13 +72,13 @@ def _why(error: BaseException) -> str:
 
 
 def _given(value: Any, rounding: Rounding) -> Enclosure:
-    made = exactly(value)
-    known = made.quantum == 1.0 and (rounding.exact or made.value.dtype.kind != "f")
-    return replace(made, quantum=1.0 if known else 0.0)
+    held = exactly(value)
+    known = held.quantum == 1.0 and (rounding.exact or held.value.dtype.kind != "f")
+    return replace(held, quantum=1.0 if known else 0.0)
 
 
 def _finished(result: Any, rounding: Rounding) -> Answer:
-    held = result.enclosure if isinstance(result, Enclosed) else exactly(result)
+    held = result.enclosure if isinstance(result, Enclosed) else of_sizes(result, rounding)
     known = held.quantum or held.value.dtype.kind in "iub"
     if known or "approximated" in held.marks or not rounding.approximation:
         return Answer(held.value, held.low, held.high, marks=held.marks)

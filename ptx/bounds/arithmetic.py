@@ -38,8 +38,11 @@ class Rounding:
     @property
     def unit(self) -> float:
         """Largest relative error of one rounding."""
-        if self.kept:
-            return _KEPT[self.kept][0]
+        return _KEPT[self.kept][0] if self.kept else self.of_its_own
+
+    @property
+    def of_its_own(self) -> float:
+        """The same of numbers that are no such sums."""
         return 2.0**-53 if self.wide else 2.0**-24
 
     @property

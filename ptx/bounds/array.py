@@ -13,6 +13,7 @@ from tinygpu.ptx.bounds import elementwise, moved, sums
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.bounds.contraction import contracted, summed_terms
 from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, between, exactly, marks_of
+from tinygpu.ptx.bounds.of_sizes import of_sizes
 
 # Methods that are functions of NumPy, too.
 _METHODS = frozenset(
@@ -238,7 +239,7 @@ class Enclosed(NDArrayOperatorsMixin):
         """What stands in one list with arrays with error, as one of them: np.concatenate([x, [0, 0]])."""
         if not isinstance(argument, (list, tuple)) or not any(isinstance(a, Enclosed) for a in argument):
             return argument
-        return [a if isinstance(a, Enclosed) else self._made(exactly(a)) for a in argument]
+        return [a if isinstance(a, Enclosed) else self._made(of_sizes(a, self.rounding)) for a in argument]
 
     def _product(self, function: Callable[..., Values], operands: Sequence[Any], terms: float) -> Enclosed:
         held = [self._enclosure(o) for o in operands]
@@ -278,7 +279,7 @@ class Enclosed(NDArrayOperatorsMixin):
         return self._made(moved.apply(function, [held], lambda f, arrays: f(arrays[0], axis)))
 
     def _enclosure(self, value: Any) -> Enclosure:
-        return value.enclosure if isinstance(value, Enclosed) else exactly(value)
+        return value.enclosure if isinstance(value, Enclosed) else of_sizes(value, self.rounding)
 
     def _made(self, enclosure: Enclosure) -> Enclosed:
         return Enclosed(enclosure, self.rounding)

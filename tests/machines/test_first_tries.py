@@ -13,6 +13,7 @@ from adamw import AdamW
 from alibi import Alibi
 from append import Append
 from argsort import Argsort
+from bicubic import Bicubic
 from block_attention import BlockAttention
 from chunked_attention import ChunkedAttention
 from compaction import Compaction
@@ -139,6 +140,9 @@ CASES: tuple[tuple[type[Machine], dict[str, int], str], ...] = (
     (ComplexProduct, {"m": 1, "n": 8, "k": 8}, "b200"),
     (Median, {"h": 13, "w": 41}, "a100"),
     (Median, {"h": 1, "w": 1}, "b200"),
+    (Bicubic, {"h": 5, "w": 7, "c": 3, "p": 11, "q": 9}, "a100"),
+    (Bicubic, {"h": 1, "w": 1, "c": 1, "p": 1, "q": 3}, "h100"),
+    (Bicubic, {"h": 9, "w": 4, "c": 33, "p": 4, "q": 17}, "b200"),
 )
 PLANS = ((Integral, {"m": 70, "n": 77}), (Integral, {"m": 1, "n": 1}), (Sinkhorn, {"m": 70, "n": 77}))
 SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
@@ -248,6 +252,10 @@ SLIPS: tuple[tuple[type[Machine], dict[str, int], str, str], ...] = (
     (ComplexProduct, {"m": 137, "n": 72, "k": 72}, "y.window((kt, 0)", "y.window((0, 0)"),
     (Median, {"h": 13, "w": 41}, "maximum(column + right, 0)", "abs(column + right)"),
     (Median, {"h": 13, "w": 41}, "r * self.w + c", "r * self.h + c"),
+    (Bicubic, {"h": 5, "w": 7, "c": 3, "p": 11, "q": 9}, "maximum(row + (a - 1), 0)", "abs(row + (a - 1))"),
+    (Bicubic, {"h": 5, "w": 7, "c": 3, "p": 11, "q": 9}, "self.w - 1)", "self.w)"),
+    (Bicubic, {"h": 5, "w": 7, "c": 3, "p": 11, "q": 9}, "maximum(column + (b - 1)", "maximum(column + b"),
+    (Bicubic, {"h": 5, "w": 7, "c": 3, "p": 11, "q": 9}, "r * self.w + s", "r * self.h + s"),
     (SegmentSum, {"n": 4097, "g": 37}, "tile(i, shape=shape), who, fill=-1)", "tile(i, shape=shape), who)"),
     (SegmentSum, {"n": 997, "g": 997}, "i + 1, shape=shape), who, fill=-1)", "i + 1, shape=shape), who)"),
 )
