@@ -24,12 +24,14 @@ from tinygpu.ptx.verification.operands import HostTensor
 from tinygpu.ptx.verification.rising import with_rising
 from tinygpu.ptx.verification.signs import with_signs
 from tinygpu.ptx.verification.specials import with_specials
+from tinygpu.ptx.verification.starts import with_lines_beyond
 from tinygpu.ptx.verification.undeclared import free_floats
 from tinygpu.ptx.verification.values import SMALL, declared_values, input_values, most_whole
 
 Inputs = Literal[
     "integers", "signs", "other signs", "random", "specials", "other specials", "lines", "other lines", "neighbours",
     "other neighbours", "last", "other last", "rising", "compared", "blocks", "other blocks",
+    "beyond", "other beyond",
 ]  # fmt: skip
 # Whole numbers, sums of which are exact.
 WHOLE: frozenset[Inputs] = frozenset(("integers", "signs", "other signs", "last", "other last"))
@@ -61,7 +63,7 @@ def drawn(
 
     shapes     of the operands, or of windows of them
     amplitude  the largest whole number
-    numbers    with which data are compared, for inputs that have them
+    numbers    with which data are compared, or the one beyond which lines lie, for inputs that have them
     """
     rng = np.random.default_rng([seed, inputs not in WHOLE])
     declared = input_distributions(machine, problem)
@@ -100,6 +102,8 @@ def drawn(
         arrays = with_rising(problem, arrays, declared)
     elif inputs == "compared":
         arrays = with_compared(rng, problem, arrays, declared, numbers, amplitude)
+    elif inputs in ("beyond", "other beyond"):
+        arrays = with_lines_beyond(problem, arrays, declared, numbers[0], inputs != "beyond")
     if (together := _TOGETHER.get(inputs)) is not None:
         arrays = with_everything_in_one(arrays, declared, together)
     return arrays, scalars

@@ -16,12 +16,15 @@ from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx.verification.encoded import encoded
 from tinygpu.ptx.verification.reference_numbers import reduces_over_axes
 from tinygpu.ptx.verification.specials import LARGE
-from tinygpu.ptx.verification.values import EXTREMES
+from tinygpu.ptx.verification.values import EXTREMES, spacing
 
 # Kinds of lines.
 KINDS = 4
 # What lines of one sign lie around: the exponential of it is zero in single precision, and its square an f16.
 _BELOW = -240.0
+# How far they lie around it, where their type has numbers between: a variance that is the difference of two means of
+# squares has nothing left of such lines.
+_AROUND = 2.0**-5
 # What next to zero is, beside 1: its square is less than usual epsilons.
 _NEAR = 2.0**-10
 
@@ -61,7 +64,8 @@ def with_lines(
         if law is None and o.dtype.is_float:
             below = max(_BELOW, -EXTREMES[o.dtype.name][0] / 2)
             near = max(_NEAR, 64 * EXTREMES[o.dtype.name][1])
-            ways = [rows + below, rows * near, rows, 0 * rows]
+            around = min(max(_AROUND, 2.0 * spacing(o.dtype, below)), 1.0)
+            ways = [rows * around + below, rows * near, rows, 0 * rows]
         else:
             # of undeclared integers differences shall have a place in their type, too
             ends = (max(drawn.min(), -LARGE), min(drawn.max(), LARGE)) if law is None else law.ends_drawn

@@ -38,6 +38,7 @@ from tinygpu.ptx.verification.little import little_left
 from tinygpu.ptx.verification.neighbours import has_few_neighbours, has_neighbours
 from tinygpu.ptx.verification.signs import has_other_signs
 from tinygpu.ptx.verification.specials import has_few_specials
+from tinygpu.ptx.verification.starts import has_lines_and_vectors, starts_of
 from tinygpu.ptx.verification.undeclared import free_floats
 from tinygpu.ptx.verification.values import SMALL
 from tinygpu.schedulers.run_time import Numbers
@@ -53,7 +54,9 @@ RUNS = (
     "has one place along the first axis; "
     "neighbours: random ones, and no numbers beside lines that integers name or cut off; other neighbours: the same "
     "of few lines, of which the first run left a half; rising: random ones that rise along every axis; compared: "
-    "random ones, among them the numbers with which the reference or the program compares data), and "
+    "random ones, among them the numbers with which the reference or the program compares data; beyond: random ones, "
+    "of which every other line lies beyond a number with which the program starts, fills or masks; other beyond: the "
+    "same of vectors alone), and "
     "when asynchronous work gets done (late: as late as it may; early: as early; random: at any time between; "
     "spurious: and what may fail at first does)"
 )
@@ -72,7 +75,7 @@ class Run:
     ctas     CTAs at most that are launched of a persistent kernel
     alone    clusters run one after another, so that those with lower numbers leave what they share first
     where    how its rings go round, and for which sizes, where these are not those of the first run
-    numbers  with which data are compared, where these are among its inputs
+    numbers  with which data are compared, where these are among its inputs; or the one beyond which lines lie
     """
 
     problem: Problem
@@ -124,6 +127,9 @@ def plan(
     numbers = numbers_compared(kernel, machine, problem) if random_inputs else ()
     if turns_of(machine, problem, numbers, SMALL):
         ways.append(("compared", orders[0] if orders else "late", WHOLE, ends))
+    starts = starts_of(kernel, machine, problem) if random_inputs else ()
+    if starts:
+        ways.append(("beyond", orders[0] if orders else "late", WHOLE, ends))
     if short:
         turns = (exactly(1), TURNS) if kernel.dealt else (TURNS,)
         ones = turns if kernel.turns > 1 else (exactly(1),)
@@ -152,6 +158,9 @@ def plan(
         runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))
         if inputs == "compared":
             runs[-1:] = [replace(runs[-1], numbers=turn) for turn in turns_of(machine, of, numbers, SMALL)]
+        if inputs == "beyond":
+            kinds: tuple[Inputs, ...] = ("beyond", "other beyond") if has_lines_and_vectors(machine, of) else (inputs,)
+            runs[-1:] = [replace(runs[-1], inputs=kind, numbers=(start,)) for start in starts for kind in kinds]
         if inputs == "blocks" and has_few_blocks(machine, of):
             runs.append(replace(runs[-1], inputs="other blocks"))
         if inputs == "lines" and has_few_lines(machine, of):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -86,3 +87,8 @@ def whole_ends(kind: DType) -> tuple[float, float]:
     if kind.is_float:
         return -EXTREMES[kind.name][0], EXTREMES[kind.name][0]
     return -float(most_whole(kind)) - (kind.kind == "signed"), float(most_whole(kind))
+
+
+def spacing(kind: DType, number: float) -> float:
+    """How far from a number the next one is in a float type."""
+    return float(2.0 ** (math.frexp(number)[1] - 1 - kind.mantissa))
