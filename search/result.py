@@ -156,6 +156,8 @@ class _Saved:
 
 
 def _check_version(version: Any, where: str) -> None:
+    if version is None:
+        raise FileError(f"{where} is no search result, or has been cut: one of version {_VERSION} says so")
     if version != _VERSION:
         raise FileError(f"{where} is no search result of version {_VERSION}: its version is {excerpt(version)}")
 

@@ -48,7 +48,7 @@ def told(kernel: Kernel, machine: type[Machine], problem: Problem, derived: Prob
     """Sentences about dims that a derived problem has less of for that reason."""
     for name in within_memory(kernel, machine, problem, problem.dim, lambda dims: True):
         if derived.dim[name] < problem.dim[name]:
-            yield f"{name}={problem.dim[name]:,}, which no memory holds: {derived.dim[name]:,} in its place"
+            yield f"{name}={problem.dim[name]:,}, more than is emulated: {derived.dim[name]:,} in its place"
 
 
 def _cut(

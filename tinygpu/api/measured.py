@@ -16,6 +16,8 @@ from tinygpu.devices import Device
 from tinygpu.files import FileError
 from tinygpu.ptx.measuring.bundle import ptx_digest
 from tinygpu.ptx.measuring.worker import Settings, measure
+from tinygpu.ptx.runtime.driver import available
+from tinygpu.ptx.runtime.errors import GpuUnavailable
 from tinygpu.ptx.verification.verify import Verification
 from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.evaluation import Failure
@@ -114,8 +116,12 @@ def measure_here(
 ) -> MeasuredResults:
     """Times the `count` best predicted candidates on the GPU that is here; bundle and results stay in `folder`.
 
-    Raises GpuUnavailable without a GPU.
+    Raises GpuUnavailable without a GPU, before anything is searched or written.
     """
+    if not (gpu := available()).present:
+        raise GpuUnavailable(
+            f"nothing can be timed here: {gpu.reason}; `tinygpu bundle` writes kernels for a machine that has the GPU"
+        )
     made = bundle(
         chosen, asked, device, folder / "candidates.bundle", count=count, choose="best", seconds=seconds, seed=seed,
         watcher=watcher,

@@ -21,6 +21,7 @@ from tinygpu.api.machines import Family
 from tinygpu.api.on_arrays import lines_of
 from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.devices import Device
+from tinygpu.files.writing import ready_folder
 from tinygpu.processes.apart import EndedApart, run_apart
 from tinygpu.ptx.verification.verify import Verification
 from tinygpu.ptx.verification.whole import verify_kernels
@@ -175,8 +176,8 @@ def tune(
 ) -> Tuned:
     """Searches every machine of the family that is legal for problem and device; verifies the winner.
 
-    Raises ProblemError where no machine takes the problem, NothingFound where no candidate is left, and Interrupted,
-    which has what was found until then, on Ctrl-C.
+    Raises ProblemError where no machine takes the problem, NothingFound where no candidate is left, FileError where the
+    journal cannot be a folder, and Interrupted, which has what was found until then, on Ctrl-C.
     """
     watch = watcher or Watcher()
     accepted, refused = problems(family, asked)
@@ -199,6 +200,8 @@ def tune_spaces(
 ) -> Tuned:
     """The same over spaces, which may be parts of those that machines have; family: how other processes find them."""
     watch = watcher or Watcher()
+    if effort.journal is not None:
+        ready_folder(effort.journal)
     searched: list[Searched] = []
     waiting: list[_Waiting] = []
     failed: list[Failed] = []
@@ -251,8 +254,6 @@ def _search(
 ) -> Result:
     """The search of one machine's space."""
     name, journal = space.machine.__name__, effort.journal
-    if journal is not None:
-        journal.mkdir(parents=True, exist_ok=True)
     subject = space.space.name + (", assembled" if effort.processes else "")
     with ExitStack() as stack:
         judge: Objective = objective

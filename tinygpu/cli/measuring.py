@@ -20,8 +20,9 @@ def bundled_report(b: Bundled) -> None:
         console.print(f"[bold]{refusal.machine}[/bold] does not take this problem: {refusal.sentence}")
     if b.skipped:
         console.print(f"{len(b.skipped)} candidates have no kernel; the first: {b.skipped[0].sentence}")
-    size = b.bundle.path.stat().st_size
-    console.print(f"wrote {b.bundle.path}: {len(b.bundle.entries)} kernels, {size / 2**20:,.1f} MiB")
+    size = b.bundle.path.stat().st_size / 2**10
+    told = f"{size:,.1f} KiB" if size < 2**10 else f"{size / 2**10:,.1f} MiB"
+    console.print(f"wrote {b.bundle.path}: {len(b.bundle.entries)} kernels, {told}")
     console.print(f"on a machine with the GPU: python -m tinygpu.ptx.measuring {b.bundle.path.name}")
 
 

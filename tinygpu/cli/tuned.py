@@ -39,6 +39,8 @@ INPUTS: dict[Inputs, str] = {
     "other blocks": "random numbers with lines far below zero, next to it, and of zeros",
     "rising": "random numbers that rise along every axis",
     "compared": "random numbers with those among them that data are compared with",
+    "beyond": "random numbers with lines beyond those that the program starts or fills with",
+    "other beyond": "random numbers with lines beyond those that the program starts or fills with",
     "neighbours": "random numbers with NaN beside the lines that integers name",
     "other neighbours": "random numbers with NaN beside the lines that integers name",
 }

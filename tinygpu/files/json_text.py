@@ -77,7 +77,8 @@ def parse(data: bytes, where: str) -> Any:
         if _SURROGATE.search(data):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
-        raise FileError(f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+        told = error.msg.removesuffix(" at")
+        raise FileError(f"{where} is not JSON: {told} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise FileError(f"{where} is nested too deeply to be read") from None
     except UnicodeEncodeError:

@@ -83,6 +83,15 @@ def make_folders(folder: Path) -> list[Path]:
     return made
 
 
+def ready_folder(folder: Path) -> None:
+    """Makes a folder that is not there. Raises FileError where it cannot be one."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = "it is a file" if folder.is_file() else error.strerror or str(error)
+        raise FileError(f"{folder} cannot be a folder: {why}; give another") from None
+
+
 def remove_folders(made: list[Path]) -> None:
     """Takes away folders that are still empty."""
     for folder in made:

@@ -312,5 +312,7 @@ class Run:
 
 
 def _check_version(version: Any, where: str) -> None:
+    if version is None:
+        raise FileError(f"{where} is no run, or has been cut: one of version {VERSION} begins by saying so")
     if version != VERSION:
         raise FileError(f"{where} is no run of version {VERSION}: its version is {excerpt(version)}")

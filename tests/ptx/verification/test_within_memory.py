@@ -55,7 +55,7 @@ def test_what_no_memory_holds_is_cut_and_told(n: int) -> None:
     assert found.passed
     (cut,) = {c for c in found.left_out if c.startswith("n=")}
     left = found.problem.dim["n"]
-    assert cut == f"n={n:,}, which no memory holds: {left:,} in its place"
+    assert cut == f"n={n:,}, more than is emulated: {left:,} in its place"
     assert left % 32 == n % 32
     assert left < MOST_ELEMENTS
     assert found.problem.dim["rounds"] == left.bit_length()

@@ -11,6 +11,8 @@ from tinygpu.api.train import Curriculum, train_policy
 from tinygpu.api.tune import Effort, Watcher, tune
 from tinygpu.cli.app import app
 from tinygpu.devices import device
+from tinygpu.files import FileError
+from tinygpu.ptx.runtime.driver import DriverStatus
 
 SIZES = {"m": 64, "n": 64, "k": 64}
 
@@ -70,3 +72,23 @@ def test_a_training_that_cannot_be_makes_no_lesson(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as refused:
         train_policy(tmp_path / "none" / "p.npz", Curriculum(), steps=3, on_lesson=lesson)
     assert str(refused.value) == f"{tmp_path / 'none'} is not a folder, and p.npz would be written there in the end"
+
+
+def test_a_journal_that_is_a_file_is_refused_before_anything_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    for name, why in (("taken", "it is a file"), ("taken/below", "Not a directory")):
+        with pytest.raises(FileError) as refused:
+            tune(family("axpby"), Asked({"n": 64}), device("h200"), Effort(journal=tmp_path / name), Silent())
+        assert str(refused.value) == f"{tmp_path / name} cannot be a folder: {why}; give another"
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_where_no_gpu_is_nothing_is_searched_to_be_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tinygpu.api.measured.available", lambda: DriverStatus(False, "the GPU is away"))
+    monkeypatch.chdir(tmp_path)
+    words = ["tune", "axpby", "--shape", "n=64", "--device", "h200", "--measure", "3"]
+    ended = CliRunner().invoke(app, words)
+    assert str(ended.exception) == (
+        "nothing can be timed here: the GPU is away; `tinygpu bundle` writes kernels for a machine that has the GPU"
+    )
+    assert not list(tmp_path.iterdir())

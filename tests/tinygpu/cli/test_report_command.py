@@ -108,8 +108,8 @@ def test_a_saved_search_becomes_a_page(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         (None, "{} cannot be read: No such file or directory; `tinygpu tune` writes runs"),
-        ("hello", "{} is no run of version 1: its version is None"),
-        ("{}", "{} is no run of version 1: its version is None"),
+        ("hello", "{} is no run, or has been cut: one of version 1 begins by saying so"),
+        ("{}", "{} is no run, or has been cut: one of version 1 begins by saying so"),
     ],
 )
 def test_what_is_no_run_gets_a_sentence(text: str | None, sentence: str, tmp_path: Path) -> None:

@@ -49,6 +49,10 @@ def test_a_device_file_needs_only_the_required_figures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
+        (
+            '{"a": "b',
+            "[{path}] is not JSON: Unterminated string starting at line 1, column 7",
+        ),
         ("{", "[{path}] is not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
         ({"schema": "other"}, "[{path}] the schema must be 'tinygpu-device/1', not 'other'"),
         ({"name": ""}, "[{path}] the name must be a text, not ''"),

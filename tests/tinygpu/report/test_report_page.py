@@ -255,7 +255,7 @@ def test_counts_in_words() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        ([], "the run is no run of version 1: its version is None"),
+        ([], "the run is no run, or has been cut: one of version 1 begins by saying so"),
         ({"tinygpu_run": 2}, "the run is no run of version 1: its version is 2"),
         (
             EMPTY.to_json() | {"title": 5},
