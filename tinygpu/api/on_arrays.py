@@ -80,7 +80,9 @@ def bound(
         names = ", ".join(o.name for o in inputs)
         many = f"{len(inputs)} array{'' if len(inputs) == 1 else 's'}"
         were = "was" if len(arrays) == 1 else "were"
-        raise WrongArray(f"{machine.__name__} takes {many} ({names}); {len(arrays)} {were} given")
+        named = ", ".join(o.name for o in inputs if o.name in scalars)
+        order = f": they come one after another, in this order, and {named} came by name" if named else ""
+        raise WrongArray(f"{machine.__name__} takes {many} ({names}); {len(arrays)} {were} given{order}")
     given = {o.name: _fitting(o, np.asarray(a)) for o, a in zip(inputs, arrays, strict=True)}
     kinds = {s.name: s.dtype for s in machine.scalars(dict(problem.options))}
     if kinds.keys() != scalars.keys():

@@ -272,6 +272,12 @@ def test_several_results_come_in_the_machines_order() -> None:
     [
         ((np.zeros(50, np.float32),), {}, "SumAndDifference takes 2 arrays (x, y); 1 was given"),
         (
+            (),
+            {"x": np.zeros(50, np.float32), "y": np.zeros(50, np.float32)},
+            "SumAndDifference takes 2 arrays (x, y); 0 were given: they come one after another, in this order, and "
+            "x, y came by name",
+        ),
+        (
             (np.zeros(50, np.float32), np.zeros(51, np.float32)),
             {},
             "y has the shape (50,) in this kernel's problem, not (51,)",
