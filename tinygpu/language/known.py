@@ -259,9 +259,11 @@ class _Known:
             if not self._is_sum(known):
                 with_them = ", ".join(f"{name}={v}" for name, v in zip(named, chosen, strict=False))
                 where = f", with {with_them}" if with_them else ""
+                instead = "; instead of at maximum(x, 0) begin at x: what lies before a tensor is filled"
                 raise self._error(
                     f"a window of {tile.name} begins at {offset}{where}; windows that threads move begin at sums of "
                     "multiples of indices, dims, and quotients and remainders of these"
+                    + instead * offset.sympy.has(sympy.Max)
                 )
 
     def _is_sum(self, node: Any) -> bool:

@@ -80,6 +80,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: plain(read=lambda s, p, i, j: (i * s.n, j)),
         f"a window of x begins at 4*n*tile0; {BEGIN}",
     ),
+    "not before the tensor": (
+        lambda: plain(read=lambda s, p, i, j: (maximum(i - 8, 0), j)),
+        f"a window of x begins at max(4*tile0 - 8, 0); {BEGIN}; instead of at maximum(x, 0) begin at x: what lies "
+        "before a tensor is filled",
+    ),
     "size of a tile": (
         lambda: plain(axes=lambda s: ((s.m, s.n), (s.n, 32))),
         f"n is a size of a tile along m, and n {LATE}",
