@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tinygpu.constraints.constraint import Constraint
 from tinygpu.cost.predictor import Prediction
 from tinygpu.notebook import html as notebook
 from tinygpu.processes.apart import EndedApart, run_apart
@@ -164,18 +165,27 @@ class CannotBeMade(ValueError):
 
 
 def having(space: BuiltSpace, point: Values) -> Space:
-    """The candidates that have these values; raises NotAdmitted with every reason where there are none."""
+    """The candidates that have these values; raises NotAdmitted where there are none.
+
+    With every reason; but where the device lacks something, that alone, since no other problem or value helps.
+    """
     unknown = [name for name in point if name not in space.space.names]
     if unknown:
         names = ", ".join(space.space.names)
         raise NotAdmitted(f"{space.machine.__name__} has no parameter {unknown[0]!r}; it has {names}")
-    violations = space.space.explain(point)
+    broken = space.space.explain(point)
+    violations = tuple(v for v in broken if v.constraint is not None and _of_device(v.constraint)) or broken
     if violations:
         own = [v.constraint.place for v in violations if v.constraint is not None and v.constraint.place]
         conflicting = space.space.conflict() if not space.space.size and not own else ()
         own += [c.place for conflict in conflicting for c in conflict.constraints if c.place]
         raise at(NotAdmitted("; ".join(v.sentence for v in violations)), own[0] if own else space.machine._own_place())
     return space.space.restrict(point)
+
+
+def _of_device(constraint: Constraint) -> bool:
+    names = constraint.condition.symbols
+    return bool(names) and all(name.startswith("device.") for name in names)
 
 
 def refine_best(

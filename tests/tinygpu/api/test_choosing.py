@@ -191,3 +191,20 @@ def test_a_candidate_that_needs_too_many_registers_for_its_threads_is_told_so() 
         "no candidate with these values can be launched: with groups=2 stages=2 vector=2 bn=128 a thread needs about "
         "185 registers, and 288 threads of a CTA have at most 168 each on H100-SXM5; take smaller tiles, or fewer warps"
     )
+
+
+def test_what_the_device_lacks_is_all_that_is_told_of_a_machine() -> None:
+    """Strides of 13 bytes are wrong, too, and nobody can use that."""
+    asked = Asked({"m": 7, "n": 11, "k": 13}, {"*": "e4m3"})
+    with pytest.raises(NotAdmitted) as error:
+        choose_among(family("matmul"), asked, device("a100"), {})
+    told = str(error.value)
+    assert told.endswith(
+        "MatmulAmpere does not admit this point: mma.sync target for e4m3 (mma.sync): mma.sync on e4m3 exists from "
+        "sm_89 on; device.cc = 80 < 89"
+    )
+    assert "wgmma exists on sm_90 only; device.cc = 80 != 90" in told
+    assert "13 mod 16" not in told
+    with pytest.raises(NotAdmitted) as error:
+        choose_among(family("matmul_hopper"), asked, device("h100"), {})
+    assert "13 mod 16 = 13 != 0" in str(error.value)
